@@ -1,0 +1,108 @@
+"""Adaptive Transport–Proximal Memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fourfold.layers.decay import Decay
+from fourfold.layers.delta_family import DeltaFamilyLayer, unit
+from fourfold.ops import atpm, transport_proposal
+
+
+class ATPM(DeltaFamilyLayer):
+    """One joint key/value state a head, partial substitution, transported write, proximal recall.
+
+    From each token come a free query q⁰, a source s, the entity e = [k ; v], and five controls a
+    head: α, βK, βV, ρ, λ. The entity itself proposes where to write. What the operator does with
+    them stands in ``fourfold.ops.atpm``.
+
+    Args:
+        hidden_size: size of x.
+        num_heads: H.
+        head_dim: S, size of addresses and queries.
+        key_dim: Dk, columns of the entity's key view; may be 0 (then nothing is proposed and
+            transport is idle).
+        value_dim: Dv, columns of its value view.
+        transport_rank: R of the bilinear proposal.
+        unit_query: scale q⁰ to unit norm, the scale on which the recall residual 1 − qᵀa is
+            measured. False leaves it as projected.
+        conv_size: width of the short convolution; 0 for none.
+        decay_init: see ``Decay``.
+        norm_eps: epsilon of the output norm and of the views' normalisation.
+        chunk_size: of the operator's chunked form.
+
+    Source: seed 000, sections 2 to 9. The seed leaves open how a layer surrounds the memory; the
+    convolution, output norm and gate are those of Gated DeltaNet, so that the two differ in the
+    memory alone.
+    """
+
+    operator = staticmethod(atpm)
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        num_heads: int,
+        head_dim: int,
+        key_dim: int,
+        value_dim: int,
+        transport_rank: int = 16,
+        unit_query: bool = True,
+        conv_size: int = 4,
+        decay_init: str = "published",
+        norm_eps: float = 1e-6,
+        chunk_size: int = 64,
+    ) -> None:
+        super().__init__(
+            hidden_size=hidden_size,
+            num_heads=num_heads,
+            streams={"q": head_dim, "s": head_dim, "k": key_dim, "v": value_dim},
+            address_dim=head_dim,
+            columns=key_dim + value_dim,
+            conv_size=conv_size,
+            norm_eps=norm_eps,
+            gate=F.silu,
+            chunk_size=chunk_size,
+        )
+        self.unit_query = unit_query
+        self.norm_eps = norm_eps
+        self.decay = Decay(hidden_size, num_heads, decay_init)
+        self.beta_proj = nn.Linear(hidden_size, 2 * num_heads, bias=False)
+        self.controller = nn.Linear(hidden_size, 2 * num_heads)
+        self.a_k = nn.Parameter(torch.empty(num_heads, transport_rank, key_dim))
+        self.a_v = nn.Parameter(torch.empty(num_heads, transport_rank, value_dim))
+        self.c = nn.Parameter(torch.empty(num_heads, head_dim, transport_rank))
+        self.reset_parameters()
+
+    def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
+        # A_K and A_V keep the views' unit scale, so z does not start out vanishing; C starts small,
+        # so writes start close to their source while its gradient is of full size.
+        yield self.a_k, torch.randn_like(self.a_k) * max(self.a_k.shape[-1], 1) ** -0.5
+        yield self.a_v, torch.randn_like(self.a_v) * max(self.a_v.shape[-1], 1) ** -0.5
+        yield self.c, torch.randn_like(self.c) * std
+        # ρ and λ start at exactly 0.5.
+        yield self.controller.weight, torch.zeros_like(self.controller.weight)
+        yield self.controller.bias, torch.zeros_like(self.controller.bias)
+
+    def coordinates(self, x: Tensor, streams: dict[str, Tensor]) -> dict[str, Tensor]:
+        k, v = streams["k"], streams["v"]
+        beta_k, beta_v = self.beta_proj(x).sigmoid().chunk(2, -1)
+        rho, lam = self.controller(x).sigmoid().chunk(2, -1)
+        return {
+            "q": unit(streams["q"]) if self.unit_query else streams["q"],
+            "s": unit(streams["s"]),
+            "k": k,
+            "v": v,
+            "b": transport_proposal(
+                k=k, v=v, a_k=self.a_k, a_v=self.a_v, c=self.c, eps=self.norm_eps
+            ),
+            "log_alpha": self.decay(x)[0],
+            "beta_k": beta_k,
+            "beta_v": beta_v,
+            "rho": rho,
+            "lam": lam,
+        }

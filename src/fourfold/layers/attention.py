@@ -1,0 +1,148 @@
+"""Softmax attention with rotary positions."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fourfold.layers.base import MemoryLayer
+from fourfold.layers.packing import mask_of, pack, unpack
+from fourfold.layers.state import AttentionState
+
+NOWHERE = -1  # the position of a slot that holds nothing
+
+
+class Attention(MemoryLayer[AttentionState]):
+    """Causal multi-head attention; its memory grows with every token unless a window bounds it.
+
+    Args:
+        hidden_size: size of x.
+        num_heads: query heads.
+        num_kv_heads: key/value heads G; None for as many as query heads.
+        head_dim: Dh, even.
+        rope_theta: base of the rotary frequencies.
+        sliding_window: tokens that can be seen, the current one included; None for all.
+
+    Source: arXiv 1706.03762; rotary positions 2104.09864; grouped heads 2305.13245.
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        num_heads: int,
+        head_dim: int,
+        num_kv_heads: int | None = None,
+        rope_theta: float = 10_000.0,
+        sliding_window: int | None = None,
+    ) -> None:
+        super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise ValueError(
+                f"num_kv_heads must divide num_heads = {num_heads}; got {num_kv_heads}."
+            )
+        if head_dim % 2:
+            raise ValueError(f"head_dim must be even for rotary positions; got {head_dim}.")
+        if sliding_window is not None and sliding_window < 1:
+            raise ValueError(f"sliding_window must be at least 1 or None; got {sliding_window}.")
+        self.hidden_size, self.num_heads, self.num_kv_heads = hidden_size, num_heads, num_kv_heads
+        self.head_dim, self.rope_theta = head_dim, rope_theta
+        self.sliding_window = sliding_window
+        self.q_proj = nn.Linear(hidden_size, num_heads * head_dim, bias=False)
+        self.k_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
+        self.v_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
+        self.out_proj = nn.Linear(num_heads * head_dim, hidden_size, bias=False)
+        self.reset_parameters()
+
+    def process(
+        self, x: Tensor, state: AttentionState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, AttentionState]:
+        if cu_seqlens is None:
+            return self._attend(x, state, None)
+        mask = mask_of(cu_seqlens)
+        y, state = self._attend(unpack(x, mask), state, mask)
+        return pack(y, mask), state
+
+    def _attend(
+        self, x: Tensor, state: AttentionState | None, mask: Tensor | None
+    ) -> tuple[Tensor, AttentionState]:
+        """x (N, T, hidden_size); mask (N, T) marks the tokens, None if all are."""
+        sequences, tokens, _ = x.shape
+        fresh = state is None
+        if state is None:
+            state = self.initial_state(sequences, dtype=x.dtype, device=x.device)
+        positions = self._next_positions(state, tokens, mask)
+        q, k, v = (
+            proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        q, k = self._rotate(q, positions), self._rotate(k, positions)
+        state = AttentionState(
+            keys=torch.cat([state.keys, k], 2),
+            values=torch.cat([state.values, v], 2),
+            positions=torch.cat([state.positions, positions], 1),
+        )
+        plain = fresh and mask is None and self.sliding_window is None
+        y = F.scaled_dot_product_attention(
+            q,
+            state.keys,
+            state.values,
+            attn_mask=None if plain else self._visible(positions, state.positions),
+            is_causal=plain,
+            enable_gqa=self.num_heads != self.num_kv_heads,
+        )
+        return self.out_proj(y.transpose(1, 2).flatten(-2)), self._drop_unreachable(state)
+
+    def _next_positions(self, state: AttentionState, tokens: int, mask: Tensor | None) -> Tensor:
+        """(N, T): each token's place in its own sequence."""
+        held = state.positions
+        start = held.amax(1, keepdim=True) + 1 if held.shape[1] else held.new_zeros(len(held), 1)
+        if mask is None:
+            return start + torch.arange(tokens, device=held.device)
+        return torch.where(mask, start + mask.cumsum(1) - 1, NOWHERE)
+
+    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Turn (N, heads, T, Dh) by the angles of positions (N, T), in float32 at least."""
+        precise = torch.promote_types(x.dtype, torch.float32)
+        half = torch.arange(0, self.head_dim, 2, device=x.device, dtype=precise)
+        frequencies = self.rope_theta ** (-half / self.head_dim)
+        angles = (positions[..., None] * frequencies)[:, None]
+        first, second = x.to(precise).chunk(2, -1)
+        cos, sin = angles.cos(), angles.sin()
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+        return turned.to(x.dtype)
+
+    def _visible(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """(N, 1, T, L): which slots each query may look at."""
+        query, key = queries[:, :, None], keys[:, None, :]
+        visible = (key != NOWHERE) & (key <= query)
+        if self.sliding_window is not None:
+            visible = visible & (key > query - self.sliding_window)
+        # Padding looks at itself: a row with nothing to see would be NaN, in gradients too.
+        slots = torch.arange(keys.shape[1], device=keys.device)
+        own = slots[-queries.shape[1] :, None] == slots if queries.shape[1] else slots[:0, None]
+        return (visible | own)[:, None]
+
+    def _drop_unreachable(self, state: AttentionState) -> AttentionState:
+        """Forget slots that no later query can see, once they are as many as the window."""
+        if self.sliding_window is None or state.positions.shape[1] < 2 * self.sliding_window:
+            return state
+        newest = state.positions.amax(1, keepdim=True)
+        reach = (state.positions != NOWHERE) & (state.positions > newest + 1 - self.sliding_window)
+        slots = reach.any(0).nonzero().flatten()
+        return AttentionState(
+            keys=state.keys.index_select(2, slots),
+            values=state.values.index_select(2, slots),
+            positions=state.positions.index_select(1, slots),
+        )
+
+    def initial_state(
+        self, sequences: int, *, dtype: torch.dtype, device: torch.device | str | None = None
+    ) -> AttentionState:
+        empty = torch.zeros(
+            sequences, self.num_kv_heads, 0, self.head_dim, dtype=dtype, device=device
+        )
+        positions = torch.zeros(sequences, 0, dtype=torch.long, device=device)
+        return AttentionState(keys=empty, values=empty, positions=positions)

@@ -1,0 +1,53 @@
+"""The retention gate of the decaying layers, per token and head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fourfold.layers.base import Initialised
+
+DECAY_INITS = ("published", "log_spaced")
+
+
+class Decay(Initialised):
+    """log α = −exp(A_log) Δ with Δ = softplus(W x + dt_bias), as in Mamba-2 and Gated DeltaNet.
+
+    Args:
+        hidden_size: size of x.
+        num_heads: H.
+        init: "published" draws exp(A_log) from U(0, 16) and Δ log-uniformly from [0.001, 0.1].
+            With few heads that is a lottery; "log_spaced" has the heads forget, at first, over
+            times spaced evenly on a logarithmic scale from 4 to 4,096 tokens.
+
+    Source: arXiv 2405.21060 and 2412.06464.
+    """
+
+    def __init__(self, hidden_size: int, num_heads: int, init: str = "published") -> None:
+        super().__init__()
+        if init not in DECAY_INITS:
+            raise ValueError(f"decay_init must be one of {', '.join(DECAY_INITS)}; got {init!r}.")
+        self.init = init
+        self.proj = nn.Linear(hidden_size, num_heads, bias=False)
+        self.A_log = nn.Parameter(torch.empty(num_heads))
+        self.dt_bias = nn.Parameter(torch.empty(num_heads))
+
+    def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
+        heads = self.A_log.shape[0]
+        if self.init == "published":
+            a = torch.empty(heads).uniform_(0, 16).clamp_min(1e-4)
+            step = torch.exp(torch.empty(heads).uniform_(-6.907755, -2.302585)).clamp_min(1e-4)
+        else:
+            a = torch.ones(heads)
+            step = 1 / torch.logspace(2, 12, heads, base=2)
+        yield self.A_log, a.log()
+        yield self.dt_bias, step + torch.log(-torch.expm1(-step))  # the inverse of softplus
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, hidden_size) -> log α ≤ 0 and Δ > 0, both (B, T, H), float32 at least."""
+        precise = torch.promote_types(x.dtype, torch.float32)
+        step = F.softplus(self.proj(x).to(precise) + self.dt_bias.to(precise))
+        return -self.A_log.to(precise).exp() * step, step

@@ -1,0 +1,25 @@
+"""Settings shared by all tests."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print what tests measured (``record_property``), so that figures show in every run."""
+    measured = [
+        f"{name}: {value}"
+        for report in terminalreporter.getreports("passed")
+        if report.when == "call"
+        for name, value in report.user_properties
+    ]
+    if measured:
+        terminalreporter.section("measured")
+        for line in measured:
+            terminalreporter.write_line(line)
