@@ -1,0 +1,160 @@
+"""The configuration of a fourfold model: which memory stands in which layer, and how large."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from fourfold.layers.decay import DECAY_INITS
+from fourfold.models.registry import LAYER_TYPES
+
+SIZES = {
+    "vocab_size": 1,
+    "hidden_size": 1,
+    "intermediate_size": 1,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "head_dim": 1,
+    "chunk_size": 1,
+    "transport_rank": 1,
+    "conv_size": 0,
+}
+"""Integer fields and the least that each may be."""
+
+
+class FourfoldConfig(PreTrainedConfig):
+    """Configuration of ``FourfoldModel``; the usual transformers names where there is one.
+
+    Args:
+        vocab_size: tokens; the default is ``ByteTokenizer``'s.
+        hidden_size: width of the residual stream.
+        intermediate_size: width of the SwiGLU feed-forward; None for 8/3 of hidden_size, rounded up
+            to a multiple of 8.
+        num_hidden_layers: number of blocks; None takes the length of layer_types, or 4.
+        layer_types: the memory of each block: "atpm", "gated_deltanet", "deltanet",
+            "linear_attention", "comba", "attention" or "lstm"; None for "atpm" throughout.
+        num_attention_heads: H, heads of every layer that has heads.
+        num_key_value_heads: key/value heads of attention; None for as many as heads.
+        head_dim: S, size of queries and addresses; None for hidden_size / num_attention_heads.
+        expand_v: columns of a delta-family state as a multiple of head_dim.
+        atpm_key_dim: Dk, columns of those that ATPM gives to the key view; None for a quarter.
+        transport_rank: R of ATPM's bilinear proposal.
+        atpm_unit_query: scale ATPM's free query to unit norm.
+        comba_correction: the output correction with which Comba starts.
+        conv_size: width of the delta family's short convolution; 0 for none.
+        decay_init: how decaying layers start, "published" or "log_spaced"; see ``layers.decay``.
+        chunk_size: tokens a chunk in the delta family's chunked form.
+        rope_theta: base of attention's rotary frequencies.
+        sliding_window: tokens that attention sees; None for all.
+        rms_norm_eps: epsilon of all norms.
+        initializer_range: standard deviation of weights at the start.
+        tie_word_embeddings: use the embedding as output map.
+        use_cache: return the state when not training.
+        pad_token_id, bos_token_id, eos_token_id: the default is ``ByteTokenizer``'s.
+
+    Raises:
+        TypeError, ValueError: a sentence that names the field.
+    """
+
+    model_type = "fourfold"
+    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012  the name transformers reads
+
+    vocab_size: int = 259
+    hidden_size: int = 256
+    intermediate_size: int | None = None
+    num_hidden_layers: int | None = None
+    layer_types: list[str] | None = None
+    num_attention_heads: int = 4
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    expand_v: float = 2.0
+    atpm_key_dim: int | None = None
+    transport_rank: int = 16
+    atpm_unit_query: bool = True
+    comba_correction: float = 0.02
+    conv_size: int = 4
+    decay_init: str = "published"
+    chunk_size: int = 64
+    rope_theta: float = 10_000.0
+    sliding_window: int | None = None
+    rms_norm_eps: float = 1e-6
+    initializer_range: float = 0.02
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = 256
+    bos_token_id: int | None = 257
+    eos_token_id: int | list[int] | None = 258
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        for name in ("hidden_size", "num_attention_heads"):
+            self._check_size(name)  # other defaults are reckoned from these
+        if self.num_hidden_layers is None:
+            self.num_hidden_layers = 4 if self.layer_types is None else len(self.layer_types)
+        if self.layer_types is None:
+            self.layer_types = ["atpm"] * self.num_hidden_layers
+        if self.intermediate_size is None:
+            self.intermediate_size = -(-self.hidden_size // 3) * 8
+        if self.head_dim is None:
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        layer_types = list(self.layer_types)
+        super().__post_init__(**kwargs)
+        # transformers renames "attention" to a name of its own.
+        self.layer_types = layer_types
+        self.validate()
+
+    @property
+    def value_dim(self) -> int:
+        """D, the columns of a delta-family state."""
+        return int(self.expand_v * self.head_dim)
+
+    @property
+    def key_view_dim(self) -> int:
+        """Dk, the columns of those that hold ATPM's key view."""
+        return self.value_dim // 4 if self.atpm_key_dim is None else self.atpm_key_dim
+
+    def validate(self) -> None:
+        """Refuse what no model can be built from; transformers calls this before saving, too."""
+        self._validate_layer_types()
+        self._validate_sizes()
+
+    def _validate_layer_types(self) -> None:
+        for layer_type in self.layer_types or []:
+            if layer_type not in LAYER_TYPES:
+                near = get_close_matches(layer_type, LAYER_TYPES, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(
+                    f"layer_types must be taken from {', '.join(LAYER_TYPES)}; "
+                    f"got {layer_type!r}.{hint}"
+                )
+        if self.layer_types is not None and len(self.layer_types) != self.num_hidden_layers:
+            raise ValueError(
+                f"layer_types must name one memory for each of num_hidden_layers = "
+                f"{self.num_hidden_layers} layers; got {len(self.layer_types)} names."
+            )
+
+    def _check_size(self, name: str) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name} must be an integer; got {value!r}.")
+        if value < SIZES[name]:
+            raise ValueError(f"{name} must be at least {SIZES[name]}; got {value}.")
+
+    def _validate_sizes(self) -> None:
+        for name in SIZES:
+            self._check_size(name)
+        if self.value_dim < 1:
+            raise ValueError(
+                f"expand_v · head_dim must give at least one column; got {self.expand_v} · "
+                f"{self.head_dim}."
+            )
+        if not 0 <= self.key_view_dim < self.value_dim:
+            raise ValueError(
+                f"atpm_key_dim must leave a column to the value view: at least 0 and less than "
+                f"expand_v · head_dim = {self.value_dim}; got {self.key_view_dim}."
+            )
+        if self.decay_init not in DECAY_INITS:
+            raise ValueError(
+                f"decay_init must be one of {', '.join(DECAY_INITS)}; got {self.decay_init!r}."
+            )

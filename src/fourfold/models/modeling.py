@@ -1,0 +1,270 @@
+"""A causal language model made of memory layers, by configuration alone.
+
+Legend: B rows, T tokens, N sequences (B, or as many as are packed).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.utils import can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
+
+from fourfold.layers import LayerState
+from fourfold.layers.base import Initialised
+from fourfold.layers.packing import offsets_of, pack, unpack
+from fourfold.models.cache import FourfoldCache
+from fourfold.models.configuration import FourfoldConfig
+from fourfold.models.registry import LAYER_TYPES
+
+# transformers 5.24 calls the state "cache"; the older name is accepted too.
+accepts_past_key_values = deprecate_kwarg("past_key_values", "99.0.0", new_name="cache")
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (arXiv 2002.05202): the persistent memory that training leaves in the weights."""
+
+    def __init__(self, config: FourfoldConfig) -> None:
+        super().__init__()
+        self.gate_up_proj = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up_proj(x).chunk(2, -1)
+        return self.down_proj(F.silu(gate) * up)
+
+
+class FourfoldBlock(GradientCheckpointingLayer):
+    """x + memory(norm(x)), then x + feed_forward(norm(x))."""
+
+    def __init__(self, config: FourfoldConfig, layer_type: str) -> None:
+        super().__init__()
+        self.memory_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.memory = LAYER_TYPES[layer_type](config)
+        self.feed_forward_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.feed_forward = FeedForward(config)
+
+    def forward(
+        self, x: Tensor, state: LayerState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, LayerState]:
+        y, state = self.memory(self.memory_norm(x), state, cu_seqlens=cu_seqlens)
+        x = x + y
+        return x + self.feed_forward(self.feed_forward_norm(x)), state
+
+
+class FourfoldPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation."""
+
+    config_class = FourfoldConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["FourfoldBlock"]  # noqa: RUF012
+    _supports_sdpa = True
+    _is_stateful = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, Initialised):
+            for parameter, value in module.initial_values(self.config.initializer_range):
+                init.copy_(parameter, value.to(parameter.device))
+
+
+class FourfoldModel(FourfoldPreTrainedModel):
+    """Embedding, blocks and final norm."""
+
+    def __init__(self, config: FourfoldConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(FourfoldBlock(config, kind) for kind in config.layer_types)
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embed_tokens = value
+
+    def new_cache(self) -> FourfoldCache:
+        """An empty memory for any number of rows."""
+        return FourfoldCache(len(self.layers))
+
+    @accepts_past_key_values
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cache: FourfoldCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        cu_seqlens: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> BaseModelOutputWithPast:
+        """Read T tokens, going on from ``cache``.
+
+        Args:
+            input_ids: (B, T) token numbers; or give inputs_embeds.
+            attention_mask: (B, T), or (B, tokens seen + T) of which the last T columns count: 1 at
+                tokens, 0 at padding, wherever it stands. Padding is not read.
+            cache: the memory, advanced by this call; None starts an empty one if use_cache.
+            inputs_embeds: (B, T, hidden_size) in place of input_ids.
+            use_cache: keep the new states; None for config.use_cache when not training.
+            cu_seqlens: (N + 1,) offsets of N sequences packed into B = 1.
+            output_hidden_states: also return what enters each block, and the final state.
+
+        Returns:
+            last_hidden_state (B, T, hidden_size), zero at padding; cache; hidden_states.
+
+        Raises:
+            ValueError: a sentence that names the argument.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of input_ids and inputs_embeds.")
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        tokens = x.shape[1]
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training
+        if cache is None and use_cache:
+            cache = self.new_cache()
+        elif cache is not None and not isinstance(cache, FourfoldCache):
+            raise ValueError(
+                f"cache must be a FourfoldCache, as model.new_cache() makes it; "
+                f"got {type(cache).__name__}."
+            )
+        mask = self._local_mask(attention_mask, x, cache)
+        if mask is not None and cu_seqlens is not None:
+            raise ValueError(
+                "attention_mask with padding and cu_seqlens exclude each other: "
+                "packed rows have no padding."
+            )
+        if mask is not None:
+            # Padding is taken out before any layer sees it.
+            x, cu_seqlens = pack(x, mask), offsets_of(mask)
+
+        states = [None] * len(self.layers) if cache is None else cache.states
+        hidden: list[Tensor] = []
+        new_states: list[LayerState | None] = []
+        for layer, state in zip(self.layers, states, strict=True):
+            hidden.append(x)
+            x, new_state = layer(x, state, cu_seqlens)
+            new_states.append(new_state)
+        x = self.norm(x)
+        hidden.append(x)
+        if mask is not None:
+            x = unpack(x, mask)
+            if output_hidden_states:
+                hidden = [unpack(h, mask) for h in hidden]
+        if cache is not None and use_cache:
+            cache.states = new_states
+            cache.tokens_seen += tokens
+        return BaseModelOutputWithPast(
+            last_hidden_state=x,
+            cache=cache if use_cache else None,
+            hidden_states=tuple(hidden) if output_hidden_states else None,
+        )
+
+    @staticmethod
+    def _local_mask(mask: Tensor | None, x: Tensor, cache: FourfoldCache | None) -> Tensor | None:
+        """(B, T) boolean, or None if every position is a token."""
+        if mask is None:
+            return None
+        rows, tokens = x.shape[:2]
+        seen = 0 if cache is None else cache.tokens_seen
+        if mask.ndim != 2 or mask.shape[0] != rows or mask.shape[1] not in (tokens, seen + tokens):
+            raise ValueError(
+                f"attention_mask must have shape (B, T) = ({rows}, {tokens}) or, with {seen} "
+                f"tokens in the cache, ({rows}, {seen + tokens}); got {tuple(mask.shape)}."
+            )
+        mask = mask[:, mask.shape[1] - tokens :].bool()
+        return None if bool(mask.all()) else mask
+
+
+class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
+    """``FourfoldModel`` with an output map: trains, generates, saves and loads like any other."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
+
+    def __init__(self, config: FourfoldConfig) -> None:
+        super().__init__(config)
+        self.model = FourfoldModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def new_cache(self) -> FourfoldCache:
+        """An empty memory for any number of rows."""
+        return self.model.new_cache()
+
+    @accepts_past_key_values
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cache: FourfoldCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        cu_seqlens: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **loss_kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """``FourfoldModel.forward`` and the logits.
+
+        Args:
+            labels: (B, T) as input_ids, shifted here; −100 is not counted. With cu_seqlens the
+                first token of a sequence is not counted either: its predecessor is a stranger.
+            logits_to_keep: only the last so many positions (0 for all), or the positions at these
+                indices.
+            loss_kwargs: what transformers' loss takes, such as ``num_items_in_batch``.
+
+        Returns:
+            loss if labels are given, logits (B, T, vocab_size), cache, hidden_states.
+        """
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            cache=cache,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            cu_seqlens=cu_seqlens,
+            output_hidden_states=output_hidden_states,
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept])
+        loss = None
+        if labels is not None:
+            if cu_seqlens is not None:
+                starts = cu_seqlens[:-1][cu_seqlens.diff() > 0]
+                labels = labels.index_fill(1, starts.long(), -100)
+            loss = self.loss_function(logits, labels, self.config.vocab_size, **loss_kwargs)
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            cache=outputs.cache,
+            hidden_states=outputs.hidden_states,
+        )
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        """Give ``generate`` a memory of our kind; one that the user passed is left as it is."""
+        if generation_config.cache_implementation is not None:
+            raise ValueError(
+                "cache_implementation has no meaning for a fourfold model, whose memory has one "
+                f"form; got {generation_config.cache_implementation!r}."
+            )
+        if (given := model_kwargs.get("cache")) is not None:
+            model_kwargs["cache"] = given.fork()
+        elif generation_config.use_cache is not False:
+            model_kwargs["cache"] = self.new_cache()

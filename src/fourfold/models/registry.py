@@ -1,0 +1,70 @@
+"""Which layer each name in ``layer_types`` stands for, and which fields it is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fourfold.layers import (
+    ATPM,
+    LSTM,
+    Attention,
+    Comba,
+    DeltaNet,
+    GatedDeltaNet,
+    LinearAttention,
+    MemoryLayer,
+)
+
+if TYPE_CHECKING:
+    from fourfold.models.configuration import FourfoldConfig
+
+
+def _delta(config: FourfoldConfig) -> dict[str, Any]:
+    return dict(
+        hidden_size=config.hidden_size,
+        num_heads=config.num_attention_heads,
+        head_dim=config.head_dim,
+        value_dim=config.value_dim,
+        conv_size=config.conv_size,
+        norm_eps=config.rms_norm_eps,
+        chunk_size=config.chunk_size,
+    )
+
+
+def _decaying(config: FourfoldConfig) -> dict[str, Any]:
+    return _delta(config) | dict(decay_init=config.decay_init)
+
+
+def _atpm(config: FourfoldConfig) -> ATPM:
+    return ATPM(
+        **_decaying(config)
+        | dict(
+            key_dim=config.key_view_dim,
+            value_dim=config.value_dim - config.key_view_dim,
+            transport_rank=config.transport_rank,
+            unit_query=config.atpm_unit_query,
+        )
+    )
+
+
+def _attention(config: FourfoldConfig) -> Attention:
+    return Attention(
+        hidden_size=config.hidden_size,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        rope_theta=config.rope_theta,
+        sliding_window=config.sliding_window,
+    )
+
+
+LAYER_TYPES: dict[str, Callable[[FourfoldConfig], MemoryLayer[Any]]] = {
+    "atpm": _atpm,
+    "gated_deltanet": lambda config: GatedDeltaNet(**_decaying(config)),
+    "deltanet": lambda config: DeltaNet(**_delta(config)),
+    "linear_attention": lambda config: LinearAttention(**_decaying(config)),
+    "comba": lambda config: Comba(**_decaying(config), correction=config.comba_correction),
+    "attention": _attention,
+    "lstm": lambda config: LSTM(hidden_size=config.hidden_size),
+}
