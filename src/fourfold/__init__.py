@@ -7,6 +7,7 @@ from fourfold.models import (
     FourfoldForCausalLM,
     FourfoldModel,
 )
+from fourfold.sessions import Session
 
 __all__ = [
     "ByteTokenizer",
@@ -14,4 +15,5 @@ __all__ = [
     "FourfoldConfig",
     "FourfoldForCausalLM",
     "FourfoldModel",
+    "Session",
 ]

@@ -63,12 +63,12 @@ class FourfoldConfig(PreTrainedConfig):
 
     vocab_size: int = 259
     hidden_size: int = 256
-    intermediate_size: int | None = None
-    num_hidden_layers: int | None = None
-    layer_types: list[str] | None = None
+    intermediate_size: int = None  # type: ignore[assignment]  # filled in below
+    num_hidden_layers: int = None  # type: ignore[assignment]  # filled in below
+    layer_types: list[str] = None  # type: ignore[assignment]  # filled in below
     num_attention_heads: int = 4
     num_key_value_heads: int | None = None
-    head_dim: int | None = None
+    head_dim: int = None  # type: ignore[assignment]  # filled in below
     expand_v: float = 2.0
     atpm_key_dim: int | None = None
     transport_rank: int = 16
@@ -120,7 +120,7 @@ class FourfoldConfig(PreTrainedConfig):
         self._validate_sizes()
 
     def _validate_layer_types(self) -> None:
-        for layer_type in self.layer_types or []:
+        for layer_type in self.layer_types:
             if layer_type not in LAYER_TYPES:
                 near = get_close_matches(layer_type, LAYER_TYPES, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -128,7 +128,7 @@ class FourfoldConfig(PreTrainedConfig):
                     f"layer_types must be taken from {', '.join(LAYER_TYPES)}; "
                     f"got {layer_type!r}.{hint}"
                 )
-        if self.layer_types is not None and len(self.layer_types) != self.num_hidden_layers:
+        if len(self.layer_types) != self.num_hidden_layers:
             raise ValueError(
                 f"layer_types must name one memory for each of num_hidden_layers = "
                 f"{self.num_hidden_layers} layers; got {len(self.layer_types)} names."

@@ -5,6 +5,7 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.utils import can_return_tuple
 from transformers.utils.deprecation import deprecate_kwarg
 
-from fourfold.layers import LayerState
+from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
 from fourfold.layers.packing import offsets_of, pack, unpack
 from fourfold.models.cache import FourfoldCache
@@ -88,12 +89,6 @@ class FourfoldModel(FourfoldPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embed_tokens = value
-
     def new_cache(self) -> FourfoldCache:
         """An empty memory for any number of rows."""
         return FourfoldCache(len(self.layers))
@@ -118,7 +113,8 @@ class FourfoldModel(FourfoldPreTrainedModel):
                 tokens, 0 at padding, wherever it stands. Padding is not read.
             cache: the memory, advanced by this call; None starts an empty one if use_cache.
             inputs_embeds: (B, T, hidden_size) in place of input_ids.
-            use_cache: keep the new states; None for config.use_cache when not training.
+            use_cache: keep the new states; None keeps them if a cache is given, or if
+                config.use_cache and not training.
             cu_seqlens: (N + 1,) offsets of N sequences packed into B = 1.
             output_hidden_states: also return what enters each block, and the final state.
 
@@ -133,7 +129,7 @@ class FourfoldModel(FourfoldPreTrainedModel):
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         tokens = x.shape[1]
         if use_cache is None:
-            use_cache = self.config.use_cache and not self.training
+            use_cache = cache is not None or (self.config.use_cache and not self.training)
         if cache is None and use_cache:
             cache = self.new_cache()
         elif cache is not None and not isinstance(cache, FourfoldCache):
@@ -203,6 +199,10 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
     def new_cache(self) -> FourfoldCache:
         """An empty memory for any number of rows."""
         return self.model.new_cache()
+
+    def memories(self) -> Iterator[MemoryLayer[Any]]:
+        """The memory layer of each block, first to last."""
+        return (block.memory for block in self.model.layers)
 
     @accepts_past_key_values
     @can_return_tuple

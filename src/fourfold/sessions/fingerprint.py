@@ -1,0 +1,53 @@
+"""What identifies a model and a tokenizer, so that a memory returns only to its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from fourfold.models import FourfoldForCausalLM
+
+# Fields that say where a model came from or how it is run, not what it computes.
+_INCIDENTAL = frozenset(
+    {"_name_or_path", "architectures", "chunk_size", "dtype", "transformers_version", "use_cache"}
+)
+
+
+def configuration_of(model: FourfoldForCausalLM) -> dict[str, Any]:
+    """The fields of the configuration that decide what the model computes, as JSON values."""
+    fields = json.loads(json.dumps(model.config.to_dict(), default=str))
+    return {name: value for name, value in fields.items() if name not in _INCIDENTAL}
+
+
+def weights_of(model: FourfoldForCausalLM) -> str:
+    """SHA-256 of all weights: names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def tokenizer_of(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of the tokenizer's kind, vocabulary, special tokens and, if fast, its whole rules."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    description = {
+        "class": type(tokenizer).__name__,
+        "vocabulary": sorted(tokenizer.get_vocab().items()),
+        "special tokens": {name: str(x) for name, x in tokenizer.special_tokens_map.items()},
+        "rules": None if backend is None else backend.to_str(),
+    }
+    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
+
+
+def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """What differs between two configurations, one phrase a field."""
+    return [
+        f"{name} is {theirs.get(name)!r} in the file and {ours.get(name)!r} in the model"
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    ]

@@ -1,0 +1,323 @@
+"""A conversation with a model whose memory outlives the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.sessions.file import read_session_file, write_session_file
+from fourfold.sessions.fingerprint import configuration_of, tokenizer_of, weights_of
+from fourfold.sessions.guard import (
+    GuardEvent,
+    StateOverflowError,
+    limit_state_norm,
+    overflow_message,
+)
+from fourfold.sessions.restore import check_finite, check_owner, restore_cache
+
+logger = logging.getLogger(__name__)
+
+STRIDE = 64
+"""The guard looks whenever the tokens seen are a multiple of this, however they came in. A state
+grows at most twofold in two tokens, so 2³²-fold between two looks: far from overflow."""
+
+_LOGITS = "next_logits"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of a session to return to; made by ``Session.mark``."""
+
+    model: FourfoldForCausalLM
+    cache: FourfoldCache
+    next_logits: Tensor | None
+    guard_events: tuple[GuardEvent, ...]
+
+
+class Session:
+    """One reader's memory: what a model has read, saved, forked, rolled back and asked.
+
+    Args:
+        model: a causal language model of this library; its weights are not changed.
+        tokenizer: the tokenizer it was trained with.
+        max_state_norm: bound on the Frobenius norm of each head's state. A longer state is scaled
+            back, and the event is logged and kept in ``guard_events``. None for no guard.
+
+    Raises:
+        TypeError: the model is of another library.
+        ValueError: the tokenizer has tokens that the model does not know, or a bound that is not
+            positive.
+    """
+
+    def __init__(
+        self,
+        model: FourfoldForCausalLM,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_state_norm: float | None = 1e6,
+    ) -> None:
+        if not isinstance(model, FourfoldForCausalLM):
+            raise TypeError(f"model must be a FourfoldForCausalLM; got {type(model).__name__}.")
+        if len(tokenizer) > model.config.vocab_size:
+            raise ValueError(
+                f"tokenizer has {len(tokenizer)} tokens, the model only {model.config.vocab_size}."
+            )
+        if max_state_norm is not None and not max_state_norm > 0:
+            raise ValueError(f"max_state_norm must be positive or None; got {max_state_norm}.")
+        self.model, self.tokenizer = model, tokenizer
+        self.max_state_norm = max_state_norm
+        self.guard_events: list[GuardEvent] = []
+        self.created = _now()
+        self._cache = model.new_cache()
+        self._next_logits: Tensor | None = None
+
+    @property
+    def tokens_seen(self) -> int:
+        """Tokens read and generated so far."""
+        return self._cache.tokens_seen
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The memory as named tensors ("layers.0.memory", …); not copies, so leave them as is."""
+        return self._cache.named_tensors()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return self._cache.nbytes
+
+    def read(self, text: str | Sequence[int]) -> int:
+        """Take in a text, or token numbers; in pieces or at once gives the same memory.
+
+        Returns:
+            how many tokens that were.
+
+        Raises:
+            StateOverflowError: without a guard, when a state overflows.
+        """
+        tokens = self._encode(text)
+        self._advance(tokens)
+        return len(tokens)
+
+    def generate(self, prompt: str | Sequence[int] = "", **options: Any) -> str:
+        """Read the prompt and go on from there; what is generated is remembered as well.
+
+        Takes the options of ``stream``.
+
+        Returns:
+            the new text.
+        """
+        return "".join(self.stream(prompt, **options))
+
+    def stream(
+        self,
+        prompt: str | Sequence[int] = "",
+        *,
+        max_new_tokens: int = 64,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[str]:
+        """``generate``, giving the text as it comes.
+
+        Args:
+            prompt: text or token numbers to read first; may be empty if something was read before.
+            max_new_tokens: at most so many; the end-of-text token ends it sooner and is not read.
+            do_sample: draw from the distribution; otherwise take the likeliest token.
+            temperature, top_k, top_p: shape of the distribution, as in transformers.
+            generator: source of randomness for do_sample.
+
+        Raises:
+            ValueError: nothing to go on from, or an option out of range.
+            StateOverflowError: without a guard, when a state overflows.
+        """
+        if max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens must be 0 or more; got {max_new_tokens}.")
+        warpers = _warpers(temperature, top_k, top_p) if do_sample else None
+        self.read(prompt)
+        if self._next_logits is None:
+            raise ValueError("Nothing has been read yet: give a prompt to go on from.")
+        return self._continue(max_new_tokens, warpers, generator)
+
+    def _continue(
+        self,
+        max_new_tokens: int,
+        warpers: LogitsProcessorList | None,
+        generator: torch.Generator | None,
+    ) -> Iterator[str]:
+        ends = _end_tokens(self.model)
+        new: list[int] = []
+        shown = ""
+        while len(new) < max_new_tokens:
+            assert self._next_logits is not None
+            if warpers is None:
+                token = int(self._next_logits.argmax())
+            else:
+                logits = warpers(torch.tensor([new]), self._next_logits[None])
+                token = int(torch.multinomial(logits.softmax(-1)[0], 1, generator=generator))
+            if token in ends:
+                break
+            self._advance([token])
+            new.append(token)
+            text = self.tokenizer.decode(new)
+            # A character may take several tokens: hold it back until it is whole.
+            whole = text.rstrip("\ufffd")
+            if len(whole) > len(shown):
+                yield whole[len(shown) :]
+                shown = whole
+        rest = self.tokenizer.decode(new)[len(shown) :]
+        if rest:
+            yield rest
+
+    def fork(self) -> Session:
+        """A second session that goes on from here on its own; costs no memory until it does."""
+        fork = Session(self.model, self.tokenizer, max_state_norm=self.max_state_norm)
+        fork.created = self.created
+        fork.rollback(self.mark())
+        return fork
+
+    def mark(self) -> Mark:
+        """This moment, for ``rollback``; costs nothing but the memory it keeps alive."""
+        return Mark(self.model, self._cache.fork(), self._next_logits, tuple(self.guard_events))
+
+    def rollback(self, mark: Mark) -> None:
+        """Return to a moment marked in this session, or in one with the same model.
+
+        Raises:
+            ValueError: the mark belongs to another model.
+        """
+        if mark.model is not self.model:
+            raise ValueError("mark was made with another model; a memory fits only its own.")
+        self._cache = mark.cache.fork()
+        self._next_logits = mark.next_logits
+        self.guard_events = list(mark.guard_events)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the memory to ``path``, replacing it atomically.
+
+        Raises:
+            OSError: it cannot be written; what stood there is as before.
+            ValueError: the memory is not finite.
+        """
+        tensors = dict(self.state)
+        if self._next_logits is not None:
+            tensors[_LOGITS] = self._next_logits
+        check_finite(tensors, "The memory")
+        description = {
+            "model_configuration": configuration_of(self.model),
+            "model_weights": weights_of(self.model),
+            "tokenizer": tokenizer_of(self.tokenizer),
+            "tokens_seen": self.tokens_seen,
+            "created": self.created,
+            "saved": _now(),
+            "max_state_norm": self.max_state_norm,
+            "guard_events": [asdict(event) for event in self.guard_events],
+        }
+        write_session_file(path, tensors, description)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: FourfoldForCausalLM,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> Session:
+        """The session that was saved at ``path``, for the model and tokenizer that made it.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: a sentence that says what is wrong: no session file, damaged, NaN inside, or
+                of another model or tokenizer and in what they differ.
+        """
+        tensors, description = read_session_file(path)
+        try:
+            session = cls(model, tokenizer, max_state_norm=description["max_state_norm"])
+            check_owner(path, description, model, tokenizer)
+            session.created = description["created"]
+            session.guard_events = [GuardEvent(**event) for event in description["guard_events"]]
+            check_finite(tensors, str(path))
+            next_logits = tensors.pop(_LOGITS, None)
+            session._cache = restore_cache(tensors, description["tokens_seen"], model)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a readable session file: {error}.") from error
+        if next_logits is not None:
+            if next_logits.shape != (model.config.vocab_size,):
+                raise ValueError(f"{path} holds logits of shape {tuple(next_logits.shape)}.")
+            session._next_logits = next_logits.to(model.device)
+        return session
+
+    def _encode(self, text: str | Sequence[int]) -> list[int]:
+        if isinstance(text, str):
+            return self.tokenizer.encode(text, add_special_tokens=False)
+        tokens = list(text)
+        size = self.model.config.vocab_size
+        if any(not isinstance(token, int) or not 0 <= token < size for token in tokens):
+            raise ValueError(f"Token numbers must be integers from 0 to {size - 1}.")
+        return tokens
+
+    @torch.no_grad()
+    def _advance(self, tokens: list[int]) -> None:
+        """Read tokens up to each multiple of STRIDE, look at the state there, and go on.
+
+        The session changes only when all of them were read.
+        """
+        cache, logits, events = self._cache.fork(), self._next_logits, []
+        start = 0
+        while start < len(tokens):
+            end = start + STRIDE - cache.tokens_seen % STRIDE
+            piece = torch.tensor([tokens[start:end]], device=self.model.device)
+            outputs = self.model(piece, cache=cache, use_cache=True, logits_to_keep=1)
+            logits = outputs.logits[0, -1]
+            if not bool(torch.isfinite(logits).all()):
+                raise StateOverflowError(overflow_message(cache.tokens_seen, "the output"))
+            if self.max_state_norm is not None and cache.tokens_seen % STRIDE == 0:
+                events += limit_state_norm(cache, self.max_state_norm)
+            start = end
+        for event in events:
+            logger.warning(
+                "State norm %.3g of layer %d, head %d, at token %d was scaled back to %.3g.",
+                event.norm,
+                event.layer,
+                event.head,
+                event.token,
+                event.bound,
+            )
+        self._cache, self._next_logits = cache, logits
+        self.guard_events.extend(events)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _end_tokens(model: FourfoldForCausalLM) -> set[int]:
+    ends = model.config.eos_token_id
+    return set(ends) if isinstance(ends, list) else set() if ends is None else {ends}
+
+
+def _warpers(temperature: float, top_k: int | None, top_p: float | None) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if temperature != 1.0:
+        warpers.append(TemperatureLogitsWarper(float(temperature)))
+    if top_k is not None:
+        warpers.append(TopKLogitsWarper(top_k))
+    if top_p is not None:
+        warpers.append(TopPLogitsWarper(top_p))
+    return warpers
