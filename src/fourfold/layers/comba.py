@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from fourfold.layers.decay import Decay
-from fourfold.layers.delta_family import DeltaFamilyLayer, unit
+from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes, unit
 
 LARGEST_INVERSE_DECAY = 30.0
 
 
-class Comba(DeltaFamilyLayer):
+class Comba(KeyValueLayer):
     """A delta rule in closed loop: weaker feedback from the state, and a corrected query.
 
         E = α E₋₁ + k (β (v − E₋₁ᵀ (f k)))ᵀ        y = Eᵀ (q − c k) / √S
@@ -23,15 +24,9 @@ class Comba(DeltaFamilyLayer):
     e⁻³⁰ at least there, where a state is as good as gone.
 
     Args:
-        hidden_size: size of x.
-        num_heads: H.
-        head_dim: S, size of keys and queries.
-        value_dim: D, size of values.
-        conv_size: width of the short convolution; 0 for none.
         correction: c at the start.
         decay_init: see ``Decay``.
-        norm_eps: epsilon of the output norm.
-        chunk_size: of the operator's chunked form.
+        sizes: see ``KeyValueSizes``.
 
     Source: arXiv 2506.02475.
     """
@@ -39,31 +34,15 @@ class Comba(DeltaFamilyLayer):
     def __init__(
         self,
         *,
-        hidden_size: int,
-        num_heads: int,
-        head_dim: int,
-        value_dim: int,
-        conv_size: int = 4,
         correction: float = 0.02,
         decay_init: str = "published",
-        norm_eps: float = 1e-6,
-        chunk_size: int = 64,
+        **sizes: Unpack[KeyValueSizes],
     ) -> None:
-        super().__init__(
-            hidden_size=hidden_size,
-            num_heads=num_heads,
-            streams={"q": head_dim, "k": head_dim, "v": value_dim},
-            address_dim=head_dim,
-            columns=value_dim,
-            conv_size=conv_size,
-            norm_eps=norm_eps,
-            gate=torch.sigmoid,
-            chunk_size=chunk_size,
-        )
-        self.decay = Decay(hidden_size, num_heads, decay_init)
-        self.beta_proj = nn.Linear(hidden_size, num_heads, bias=False)
-        self.feedback = nn.Parameter(torch.empty(num_heads))
-        self.correction = nn.Parameter(torch.empty(num_heads))
+        super().__init__(**sizes, gate=torch.sigmoid)
+        self.decay = Decay(self.hidden_size, self.num_heads, decay_init)
+        self.beta_proj = nn.Linear(self.hidden_size, self.num_heads, bias=False)
+        self.feedback = nn.Parameter(torch.empty(self.num_heads))
+        self.correction = nn.Parameter(torch.empty(self.num_heads))
         self.first_correction = correction
         self.reset_parameters()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import Required
 
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.short_convolution import ShortConvolution
@@ -121,3 +122,48 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
         width, channels = self.convolution.weight.shape
         history = torch.zeros(sequences, width - 1, channels, dtype=dtype, device=device)
         return RecurrentState(memory=memory, convolution=history)
+
+
+class KeyValueSizes(TypedDict, total=False):
+    """The arguments that all layers with queries, keys and values share.
+
+    hidden_size: size of x. num_heads: H. head_dim: S, size of keys and queries. value_dim: D, size
+    of values. conv_size: width of the short convolution, 0 for none. norm_eps: epsilon of the
+    output norm. chunk_size: of the operator's chunked form.
+    """
+
+    hidden_size: Required[int]
+    num_heads: Required[int]
+    head_dim: Required[int]
+    value_dim: Required[int]
+    conv_size: int
+    norm_eps: float
+    chunk_size: int
+
+
+class KeyValueLayer(DeltaFamilyLayer):
+    """A layer of the family that projects x to queries, keys and values; see ``KeyValueSizes``."""
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        num_heads: int,
+        head_dim: int,
+        value_dim: int,
+        conv_size: int = 4,
+        norm_eps: float = 1e-6,
+        chunk_size: int = 64,
+        gate: Callable[[Tensor], Tensor] | None = F.silu,
+    ) -> None:
+        super().__init__(
+            hidden_size=hidden_size,
+            num_heads=num_heads,
+            streams={"q": head_dim, "k": head_dim, "v": value_dim},
+            address_dim=head_dim,
+            columns=value_dim,
+            conv_size=conv_size,
+            norm_eps=norm_eps,
+            gate=gate,
+            chunk_size=chunk_size,
+        )

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from fourfold.layers.decay import Decay
-from fourfold.layers.delta_family import DeltaFamilyLayer, unit
+from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes, unit
 
 
-class GatedDeltaNet(DeltaFamilyLayer):
+class GatedDeltaNet(KeyValueLayer):
     """The gated delta rule with unit keys and queries, one strength β and a decay α.
 
         E = α E₋₁ + k (β (v − (α E₋₁)ᵀ k))ᵀ        y = Eᵀ q / √S
 
     Args:
-        hidden_size: size of x.
-        num_heads: H.
-        head_dim: S, size of keys and queries.
-        value_dim: D, size of values.
-        conv_size: width of the short convolution; 0 for none.
         decay_init: see ``Decay``.
-        norm_eps: epsilon of the output norm.
-        chunk_size: of the operator's chunked form.
+        sizes: see ``KeyValueSizes``.
 
     Source: arXiv 2412.06464.
     """
@@ -30,28 +24,12 @@ class GatedDeltaNet(DeltaFamilyLayer):
     def __init__(
         self,
         *,
-        hidden_size: int,
-        num_heads: int,
-        head_dim: int,
-        value_dim: int,
-        conv_size: int = 4,
         decay_init: str = "published",
-        norm_eps: float = 1e-6,
-        chunk_size: int = 64,
+        **sizes: Unpack[KeyValueSizes],
     ) -> None:
-        super().__init__(
-            hidden_size=hidden_size,
-            num_heads=num_heads,
-            streams={"q": head_dim, "k": head_dim, "v": value_dim},
-            address_dim=head_dim,
-            columns=value_dim,
-            conv_size=conv_size,
-            norm_eps=norm_eps,
-            gate=F.silu,
-            chunk_size=chunk_size,
-        )
-        self.decay = Decay(hidden_size, num_heads, decay_init)
-        self.beta_proj = nn.Linear(hidden_size, num_heads, bias=False)
+        super().__init__(**sizes)
+        self.decay = Decay(self.hidden_size, self.num_heads, decay_init)
+        self.beta_proj = nn.Linear(self.hidden_size, self.num_heads, bias=False)
         self.reset_parameters()
 
     def coordinates(self, x: Tensor, streams: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -202,7 +202,9 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
 
     def memories(self) -> Iterator[MemoryLayer[Any]]:
         """The memory layer of each block, first to last."""
-        return (block.memory for block in self.model.layers)
+        for block in self.model.layers:
+            assert isinstance(block, FourfoldBlock)
+            yield block.memory
 
     @accepts_past_key_values
     @can_return_tuple

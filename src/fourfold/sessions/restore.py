@@ -64,7 +64,7 @@ def restore_cache(
             tensor = tensors.pop(f"layers.{index}.{name}", None)
             if tensor is None:
                 raise ValueError(f"The session file lacks layers.{index}.{name}.")
-            # A size of 0 in the empty state is one that grows, equally for all of a layer's tensors.
+            # A size of 0 in the empty state is one that grows, equally in all tensors of a layer.
             fits = tensor.ndim == expected.ndim and tensor.dtype == expected.dtype
             for size, own in zip(tensor.shape, expected.shape, strict=False):
                 fits = fits and own in (0, size)
