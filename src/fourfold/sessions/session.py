@@ -117,14 +117,18 @@ class Session:
     def generate(self, prompt: str | Sequence[int] = "", **options: Any) -> str:
         """Read the prompt and go on from there; what is generated is remembered as well.
 
-        Takes the options of ``stream``.
+        Takes the options of ``generate_tokens``.
 
         Returns:
             the new text.
         """
         return "".join(self.stream(prompt, **options))
 
-    def stream(
+    def stream(self, prompt: str | Sequence[int] = "", **options: Any) -> Iterator[str]:
+        """``generate``, giving the text as it comes."""
+        return self._decode(self.generate_tokens(prompt, **options))
+
+    def generate_tokens(
         self,
         prompt: str | Sequence[int] = "",
         *,
@@ -134,8 +138,8 @@ class Session:
         top_k: int | None = None,
         top_p: float | None = None,
         generator: torch.Generator | None = None,
-    ) -> Iterator[str]:
-        """``generate``, giving the text as it comes.
+    ) -> Iterator[int]:
+        """``generate``, giving the new token numbers as they come.
 
         Args:
             prompt: text or token numbers to read first; may be empty if something was read before.
@@ -161,30 +165,33 @@ class Session:
         max_new_tokens: int,
         warpers: LogitsProcessorList | None,
         generator: torch.Generator | None,
-    ) -> Iterator[str]:
+    ) -> Iterator[int]:
         ends = _end_tokens(self.model)
-        new: list[int] = []
-        shown = ""
-        while len(new) < max_new_tokens:
+        for _ in range(max_new_tokens):
             assert self._next_logits is not None
             if warpers is None:
                 token = int(self._next_logits.argmax())
             else:
-                logits = warpers(torch.tensor([new]), self._next_logits[None])
+                logits = warpers(torch.empty(1, 0, dtype=torch.long), self._next_logits[None])
                 token = int(torch.multinomial(logits.softmax(-1)[0], 1, generator=generator))
             if token in ends:
-                break
+                return
             self._advance([token])
-            new.append(token)
-            text = self.tokenizer.decode(new)
-            # A character may take several tokens: hold it back until it is whole.
+            yield token
+
+    def _decode(self, tokens: Iterator[int]) -> Iterator[str]:
+        """Text piece by piece; a character of several tokens is held back until it is whole."""
+        seen: list[int] = []
+        shown = text = ""
+        for token in tokens:
+            seen.append(token)
+            text = self.tokenizer.decode(seen)
             whole = text.rstrip("\ufffd")
             if len(whole) > len(shown):
                 yield whole[len(shown) :]
                 shown = whole
-        rest = self.tokenizer.decode(new)[len(shown) :]
-        if rest:
-            yield rest
+        if len(text) > len(shown):
+            yield text[len(shown) :]
 
     def fork(self) -> Session:
         """A second session that goes on from here on its own; costs no memory until it does."""

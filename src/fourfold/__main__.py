@@ -1,0 +1,5 @@
+"""``python -m fourfold`` is ``fourfold``."""
+
+from fourfold.cli import app
+
+app()

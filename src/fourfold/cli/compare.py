@@ -1,0 +1,93 @@
+"""``fourfold compare``: progress while it trains, a table when it is done."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from transformers.utils import logging
+
+from fourfold.comparison import ComparisonOptions, model_configurations, run_model, with_steps
+from fourfold.data import load_corpus
+from fourfold.reports import read_comparison, table_rows, write_report
+from fourfold.training import Step
+
+
+def run_comparison(
+    console: Console,
+    *,
+    data: Path | None,
+    out: Path,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Train, measure, print, write the report.
+
+    Returns:
+        the results, best first.
+    """
+    logging.disable_progress_bar()
+    corpus = load_corpus(data)
+    console.print(
+        f"Text: {corpus.name}, {len(corpus.train):,} bytes in {len(corpus.train_documents)} "
+        f"documents to train on, {len(corpus.validation):,} in {len(corpus.validation_documents)} "
+        f"others to measure with.",
+        markup=False,
+    )
+    options = with_steps(ComparisonOptions(seed=seed), steps)
+    training = replace(options.training, learning_rate=learning_rate, seed=seed)
+    options = replace(options, training=training)
+    configurations = model_configurations(options)
+    with _progress(console) as progress:
+        bars = {
+            name: progress.add_task(name, total=steps, loss="", speed="") for name in configurations
+        }
+        for name, config in configurations.items():
+
+            def show(step: Step, bar: Any = bars[name]) -> None:
+                progress.update(
+                    bar,
+                    completed=step.step,
+                    loss=f"{step.loss / math.log(2):.3f} bits/token",
+                    speed=f"{step.tokens_per_second:,.0f} tokens/s",
+                )
+
+            progress.start_task(bars[name])
+            result = run_model(name, config, corpus, options, out / config.layer_types[0], show)
+            if progress.tasks[bars[name]].completed < steps:
+                progress.update(bars[name], completed=steps, loss="already finished")
+            assert result["parameters"] > 0
+    results = read_comparison(out)
+    console.print(comparison_table(results))
+    console.print(f"Report:  {write_report(out)}", soft_wrap=True, markup=False)
+    console.print(f"Models and results:  {out}/*/", soft_wrap=True, markup=False)
+    return results
+
+
+def comparison_table(results: list[dict[str, Any]]) -> Table:
+    """The results as a table for the terminal."""
+    header, *rows = table_rows(results)
+    table = Table(header_style="bold")
+    for index, title in enumerate(header):
+        table.add_column(title, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<15}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:>4}/{task.total}"),
+        TextColumn("{task.fields[loss]}"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )

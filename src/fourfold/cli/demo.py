@@ -1,0 +1,52 @@
+"""``fourfold demo``: a comparison, and a memory that outlives its process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from fourfold.cli.compare import run_comparison
+from fourfold.cli.models import open_session
+from fourfold.data import load_corpus
+
+READ_TOKENS = 2000
+NEW_TOKENS = 80
+
+
+def run_demo(console: Console, *, out: Path, steps: int) -> None:
+    """Compare four memories, then show save, another process, load, the same continuation.
+
+    Raises:
+        ValueError: the two continuations differ.
+    """
+    console.rule("1. Four memories of equal size on the same text")
+    run_comparison(console, data=None, out=out, steps=steps, learning_rate=4e-3, seed=0)
+
+    console.rule("2. A memory that outlives its process")
+    model = out / "atpm"
+    path = out / "demo.session"
+    session = open_session(model, None)
+    session.read(load_corpus().validation[:READ_TOKENS].tolist())
+    session.save(path)
+    console.print(
+        f"The ATPM model read {READ_TOKENS:,} bytes that it had never seen; its memory of them "
+        f"takes {session.nbytes:,} bytes. Saved to {path} ({path.stat().st_size:,} bytes).\n",
+        soft_wrap=True,
+        markup=False,
+    )
+    here = list(session.generate_tokens(max_new_tokens=NEW_TOKENS))
+    command = [sys.executable, "-m", "fourfold", "generate", str(model), "--tokens"]
+    command += ["--session", str(path), "--max-new-tokens", str(NEW_TOKENS)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    there = [int(token) for token in output.split()]
+    for where, tokens in (("This process goes on with", here), ("Another, from the file", there)):
+        text = session.tokenizer.decode(tokens)
+        console.print(f"{where}:  {text!r}", soft_wrap=True, markup=False)
+    if here != there:
+        raise ValueError("The two continuations differ, which must never happen.")
+    console.print(f"The same {len(here)} tokens.\n")
+    talk = f"fourfold chat {model} --session {path}"
+    console.print(f"Talk to it:  {talk}", soft_wrap=True, markup=False)

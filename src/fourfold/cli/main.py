@@ -1,0 +1,129 @@
+"""All commands; each is short and hands over to the library."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    help="Memory for language models: compare, talk, and keep what was read.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ModelFolder = Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")]
+SessionFile = Annotated[Path | None, typer.Option("--session", help="Session file.")]
+DataPath = Annotated[
+    Path | None,
+    typer.Option("--data", help="File or folder of .txt, .md, .jsonl. [default: Python's sources]"),
+]
+
+
+def plain_errors(command: Command) -> Command:
+    """Show what a user did wrong as one sentence, not as a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        logging.basicConfig(format="%(message)s")
+        try:
+            return command(*args, **kwargs)
+        except (ValueError, ArithmeticError, OSError) as error:
+            Console(stderr=True, highlight=False).print(f"fourfold: {error}", markup=False)
+            raise typer.Exit(1) from error
+
+    return wrapped  # type: ignore[return-value]
+
+
+@app.command()
+@plain_errors
+def compare(
+    data: DataPath = None,
+    out: Annotated[Path, typer.Option(help="Folder for models, results, report.")] = Path(
+        "runs/compare"
+    ),
+    steps: Annotated[int, typer.Option(min=1, help="Updates for each model.")] = 150,
+    learning_rate: Annotated[float, typer.Option(help="Peak rate, the same for all.")] = 4e-3,
+    seed: Annotated[int, typer.Option(help="Of weights and of the windows drawn.")] = 0,
+) -> None:
+    """Train ATPM, Gated DeltaNet, a Transformer and an LSTM of equal size on the same text.
+
+    Prints a table and writes report.html. What is finished is not done again.
+    """
+    from fourfold.cli.compare import run_comparison
+
+    run_comparison(console, data=data, out=out, steps=steps, learning_rate=learning_rate, seed=seed)
+
+
+@app.command()
+@plain_errors
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for all that it makes.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Updates for each model.")] = 150,
+) -> None:
+    """The whole in a few minutes: compare four memories, then carry one to another process."""
+    from fourfold.cli.demo import run_demo
+
+    run_demo(console, out=out, steps=steps)
+
+
+@app.command()
+@plain_errors
+def report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of compare.")],
+) -> None:
+    """Draw report.html again from the results in FOLDER."""
+    from fourfold.reports import write_report
+
+    console.print(f"Report: {write_report(folder)}")
+
+
+@app.command()
+@plain_errors
+def generate(
+    model: ModelFolder,
+    prompt: Annotated[str, typer.Option(help="Text to read first.")] = "",
+    session: SessionFile = None,
+    max_new_tokens: Annotated[int, typer.Option(min=0)] = 64,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print token numbers.")] = False,
+) -> None:
+    """Print the likeliest continuation, from a prompt, a session, or both; changes no file."""
+    from fourfold.cli.models import open_session
+
+    opened = open_session(model, session)
+    if tokens:
+        new = opened.generate_tokens(prompt, max_new_tokens=max_new_tokens)
+        typer.echo(" ".join(map(str, new)))
+        return
+    for piece in opened.stream(prompt, max_new_tokens=max_new_tokens):
+        typer.echo(piece, nl=False)
+    typer.echo()
+
+
+@app.command()
+@plain_errors
+def chat(
+    model: ModelFolder,
+    session: SessionFile = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1)] = 120,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.7,
+) -> None:
+    """Talk to a model; it remembers, also the next time if a session file is given."""
+    from fourfold.cli.chat import run_chat
+
+    run_chat(
+        console,
+        model=model,
+        path=session,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+    )

@@ -1,0 +1,117 @@
+"""A short training run on one stream of tokens."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fourfold.models import FourfoldForCausalLM
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How long and how a model is trained.
+
+    Attributes:
+        steps: updates.
+        batch_size: windows a step.
+        sequence_length: tokens a window; each is read from an empty memory.
+        learning_rate: at the peak; it rises over warmup_steps and falls on a cosine to a tenth.
+        weight_decay: on matrices; not on embeddings, gains, biases and decays.
+        gradient_clip: bound on the norm of the gradient.
+        seed: of the windows drawn.
+    """
+
+    steps: int = 150
+    batch_size: int = 16
+    sequence_length: int = 256
+    learning_rate: float = 4e-3
+    warmup_steps: int = 15
+    weight_decay: float = 0.1
+    gradient_clip: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step reports.
+
+    Attributes:
+        step: updates done.
+        loss: of this step, nats a token.
+        tokens_per_second: since the start, time spent in ``on_step`` not counted.
+    """
+
+    step: int
+    loss: float
+    tokens_per_second: float
+
+
+def train(
+    model: FourfoldForCausalLM,
+    stream: Tensor,
+    options: TrainingOptions,
+    on_step: Callable[[Step], None],
+) -> None:
+    """Train ``model`` in place on windows drawn at random from ``stream`` (tokens,).
+
+    The windows depend on options.seed alone, so that every model sees the same.
+
+    Raises:
+        ValueError: the stream is shorter than a window.
+        ArithmeticError: the loss is no longer finite.
+    """
+    length = options.sequence_length
+    if len(stream) <= length:
+        raise ValueError(
+            f"Training on windows of {length} tokens needs more than that; got {len(stream)}."
+        )
+    draw = torch.Generator().manual_seed(options.seed)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, options.weight_decay), lr=options.learning_rate, betas=(0.9, 0.95)
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_share(step, options))
+    model.train()
+    seconds = 0.0
+    for step in range(1, options.steps + 1):
+        began = time.perf_counter()
+        starts = torch.randint(len(stream) - length, (options.batch_size,), generator=draw)
+        batch = torch.stack([stream[start : start + length] for start in starts]).long()
+        loss = model(batch, labels=batch).loss
+        value = loss.item()
+        if not math.isfinite(value):
+            raise ArithmeticError(f"The loss became {value} at step {step}.")
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), options.gradient_clip)
+        optimizer.step()
+        schedule.step()
+        seconds += time.perf_counter() - began
+        on_step(Step(step, value, step * batch.numel() / seconds))
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Matrices with decay; embeddings, gains, biases, decays and filters without."""
+    embeddings = {
+        id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)
+    }
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    matrices = linear - embeddings
+    parameters = list(model.parameters())
+    return [
+        {"params": [p for p in parameters if id(p) in matrices], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if id(p) not in matrices], "weight_decay": 0.0},
+    ]
+
+
+def rate_share(step: int, options: TrainingOptions) -> float:
+    """Share of the peak rate before update ``step`` (from 0): warm-up, then cosine to a tenth."""
+    if step < options.warmup_steps:
+        return (step + 1) / options.warmup_steps
+    progress = (step - options.warmup_steps) / max(1, options.steps - options.warmup_steps)
+    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
