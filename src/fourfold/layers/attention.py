@@ -70,9 +70,9 @@ class Attention(MemoryLayer[AttentionState]):
     ) -> tuple[Tensor, AttentionState]:
         """x (N, T, hidden_size); mask (N, T) marks the tokens, None if all are."""
         sequences, tokens, _ = x.shape
-        fresh = state is None
         if state is None:
             state = self.initial_state(sequences, dtype=x.dtype, device=x.device)
+        plain = state.positions.shape[1] == 0 and mask is None and self.sliding_window is None
         positions = self._next_positions(state, tokens, mask)
         q, k, v = (
             proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -84,7 +84,6 @@ class Attention(MemoryLayer[AttentionState]):
             values=torch.cat([state.values, v], 2),
             positions=torch.cat([state.positions, positions], 1),
         )
-        plain = fresh and mask is None and self.sliding_window is None
         y = F.scaled_dot_product_attention(
             q,
             state.keys,
@@ -122,7 +121,7 @@ class Attention(MemoryLayer[AttentionState]):
             visible = visible & (key > query - self.sliding_window)
         # Padding looks at itself: a row with nothing to see would be NaN, in gradients too.
         slots = torch.arange(keys.shape[1], device=keys.device)
-        own = slots[-queries.shape[1] :, None] == slots if queries.shape[1] else slots[:0, None]
+        own = slots[keys.shape[1] - queries.shape[1] :, None] == slots
         return (visible | own)[:, None]
 
     def _drop_unreachable(self, state: AttentionState) -> AttentionState:
