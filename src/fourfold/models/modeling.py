@@ -5,8 +5,9 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,6 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.utils import can_return_tuple
-from transformers.utils.deprecation import deprecate_kwarg
 
 from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
@@ -25,8 +25,21 @@ from fourfold.models.cache import FourfoldCache
 from fourfold.models.configuration import FourfoldConfig
 from fourfold.models.registry import LAYER_TYPES
 
-# transformers 5.24 calls the state "cache"; the older name is accepted too.
-accepts_past_key_values = deprecate_kwarg("past_key_values", "99.0.0", new_name="cache")
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def accepts_past_key_values(forward: Forward) -> Forward:
+    """Let ``forward`` take its cache under transformers' older name as well."""
+
+    @wraps(forward)
+    def wrapped(self: Any, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
+        if past_key_values is not None:
+            if kwargs.get("cache") is not None:
+                raise ValueError("cache and past_key_values are two names of one thing: give one.")
+            kwargs["cache"] = past_key_values
+        return forward(self, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
 
 
 class FeedForward(nn.Module):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import PreTrainedTokenizer
+from transformers import AddedToken, PreTrainedTokenizer
 
 
 class ByteTokenizer(PreTrainedTokenizer):
     """UTF-8 bytes 0 to 255 as tokens 0 to 255, then <|pad|>, <|bos|> and <|eos|>.
 
-    Nothing is added to a text unless ``add_bos_token`` asks for it, and a text that spells a
-    special token is read as the bytes it consists of, so every text comes back as it was.
+    Nothing is added to a text, and a text that spells a special token is read as the bytes it
+    consists of, so every text comes back as it was.
     """
 
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
@@ -21,17 +21,19 @@ class ByteTokenizer(PreTrainedTokenizer):
         pad_token: str = "<|pad|>",
         bos_token: str = "<|bos|>",
         eos_token: str = "<|eos|>",
-        add_bos_token: bool = False,
         padding_side: str = "left",
         split_special_tokens: bool = True,
         **kwargs: Any,
     ) -> None:
-        self.add_bos_token = add_bos_token
+        # Listed here so that their numbers do not hang on the order of transformers' attributes.
+        self._added_tokens_decoder = {
+            256 + index: AddedToken(token, special=True, normalized=False)
+            for index, token in enumerate((str(pad_token), str(bos_token), str(eos_token)))
+        }
         super().__init__(
             pad_token=pad_token,
             bos_token=bos_token,
             eos_token=eos_token,
-            add_bos_token=add_bos_token,
             padding_side=padding_side,
             split_special_tokens=split_special_tokens,
             **kwargs,
@@ -47,8 +49,7 @@ class ByteTokenizer(PreTrainedTokenizer):
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        start = [self.bos_token_id] if self.add_bos_token else []
-        return start + token_ids_0 + (token_ids_1 or [])
+        return token_ids_0 + (token_ids_1 or [])
 
     def get_special_tokens_mask(
         self,
@@ -58,12 +59,12 @@ class ByteTokenizer(PreTrainedTokenizer):
     ) -> list[int]:
         if already_has_special_tokens:
             return super().get_special_tokens_mask(token_ids_0, token_ids_1, True)
-        return [1] * self.add_bos_token + [0] * (len(token_ids_0) + len(token_ids_1 or []))
+        return [0] * (len(token_ids_0) + len(token_ids_1 or []))
 
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        return [0] * len(self.build_inputs_with_special_tokens(token_ids_0, token_ids_1))
+        return [0] * (len(token_ids_0) + len(token_ids_1 or []))
 
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
         return [chr(byte) for byte in text.encode("utf-8", errors="surrogatepass")]

@@ -1,0 +1,267 @@
+"""The session file: another process gets the same memory back, and only from a whole file."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from saver import FIRST, SECOND, save_for_ever
+from zoo import KINDS, build
+
+from fourfold import ByteTokenizer, Session
+from fourfold.sessions.file import read_session_file, write_session_file
+
+TOKENIZER = ByteTokenizer()
+TEXT = "Alice lives in Paris. Bob lives in Rome. " * 3
+KILLS = 50
+
+
+def saved(path: Path, kind: str = "atpm", text: str = TEXT) -> Session:
+    session = Session(build(kind, vocab_size=259, eos_token_id=258), TOKENIZER)
+    session.read(text)
+    session.save(path)
+    return session
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_session_goes_on_exactly_where_it_was(kind, tmp_path):
+    session = saved(tmp_path / "s", kind)
+    loaded = Session.load(tmp_path / "s", session.model, TOKENIZER)
+    assert loaded.tokens_seen == session.tokens_seen
+    assert loaded.created == session.created
+    assert all(torch.equal(x, loaded.state[name]) for name, x in session.state.items())
+    assert list(loaded.generate_tokens(max_new_tokens=20)) == list(
+        session.generate_tokens(max_new_tokens=20)
+    )
+
+
+def test_another_process_gives_the_same_continuation(tmp_path):
+    session = saved(tmp_path / "s")
+    session.model.save_pretrained(tmp_path / "model")
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    command = [sys.executable, "-m", "fourfold", "generate", str(tmp_path / "model"), "--tokens"]
+    command += ["--session", str(tmp_path / "s"), "--max-new-tokens", "25"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [int(token) for token in output.split()] == list(
+        session.generate_tokens(max_new_tokens=25)
+    )
+
+
+def test_an_unread_session_can_be_saved_and_loaded(tmp_path):
+    model = build("atpm", vocab_size=259)
+    Session(model, TOKENIZER).save(tmp_path / "s")
+    loaded = Session.load(tmp_path / "s", model, TOKENIZER)
+    assert loaded.tokens_seen == 0
+    loaded.read("a")
+
+
+def test_any_safetensors_reader_can_open_it(tmp_path):
+    session = saved(tmp_path / "s")
+    tensors = safetensors.torch.load_file(tmp_path / "s")
+    assert torch.equal(tensors["layers.0.memory"], session.state["layers.0.memory"])
+    with safetensors.safe_open(tmp_path / "s", "pt") as file:
+        metadata = file.metadata()
+    assert metadata["format"] == "fourfold-session"
+    assert metadata["format_version"] == "1"
+    description = json.loads(metadata["description"])
+    assert description["tokens_seen"] == session.tokens_seen
+    assert {"model_configuration", "model_weights", "tokenizer", "created", "saved"} <= set(
+        description
+    )
+
+
+def test_any_flipped_byte_is_noticed(tmp_path):
+    path = tmp_path / "s"
+    saved(path)
+    data = path.read_bytes()
+    chance = random.Random(0)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged|no safetensors|truncated|format|session"):
+            read_session_file(path)
+
+
+def test_truncated_and_lengthened_files_are_refused(tmp_path):
+    path = tmp_path / "s"
+    saved(path)
+    data = path.read_bytes()
+    for length in [*range(0, 200), *range(200, len(data), 97), len(data) - 1]:
+        path.write_bytes(data[:length])
+        with pytest.raises(ValueError, match=r"truncated|damaged"):
+            read_session_file(path)
+    path.write_bytes(data + b"\0")
+    with pytest.raises(ValueError, match="damaged"):
+        read_session_file(path)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    model = build("atpm", vocab_size=259)
+    foreign = {
+        "text": b"Dear memory, " * 100,
+        "noise": random.Random(0).randbytes(5000),
+        "zeros": bytes(1000),
+        "huge header": (2**63).to_bytes(8, "little") + b"{}",
+        "nested": (10**5).to_bytes(8, "little") + b"[" * 10**5,
+        "list": (2).to_bytes(8, "little") + b"[]",
+        "other safetensors": safetensors.torch.save({"x": torch.zeros(2)}),
+    }
+    for name, data in foreign.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=str(path)):
+            Session.load(path, model, TOKENIZER)
+    torch.save({"x": torch.zeros(2)}, tmp_path / "pickle")
+    with pytest.raises(ValueError, match="safetensors"):
+        Session.load(tmp_path / "pickle", model, TOKENIZER)
+    with pytest.raises(FileNotFoundError):
+        Session.load(tmp_path / "nothing", model, TOKENIZER)
+
+
+def forge(path: Path, change) -> None:
+    """Change a session file's contents and sign it anew."""
+    tensors, description = read_session_file(path)
+    change(tensors, description)
+    write_session_file(path, tensors, description)
+
+
+@pytest.mark.parametrize("value", (float("nan"), float("inf")))
+def test_a_signed_file_with_nan_is_refused(tmp_path, value):
+    session = saved(tmp_path / "s")
+
+    def poison(tensors, description):
+        tensors["layers.1.memory"][0, 0, 0, 0] = value
+
+    forge(tmp_path / "s", poison)
+    with pytest.raises(ValueError, match=r"NaN or infinity in layers\.1\.memory"):
+        Session.load(tmp_path / "s", session.model, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t, d: t.pop("layers.0.memory"), "lacks layers.0.memory"),
+        (lambda t, d: t.update(extra=torch.zeros(1)), "tensors of no layer: extra"),
+        (lambda t, d: t.update({"layers.0.memory": torch.zeros(1, 2)}), "of shape"),
+        (lambda t, d: t.update({"layers.0.memory": t["layers.0.memory"].double()}), "float64"),
+        (lambda t, d: t.update(next_logits=torch.zeros(3)), "logits of shape"),
+        (lambda t, d: d.update(tokens_seen="many"), "'many' tokens"),
+        (lambda t, d: d.update(max_state_norm=-1.0), "max_state_norm must be positive"),
+        (lambda t, d: d.pop("tokenizer"), "not a readable session file"),
+        (lambda t, d: d.update(guard_events=[{"token": 1}]), "not a readable session file"),
+    ],
+)
+def test_signed_files_with_impossible_contents_are_refused(tmp_path, change, words):
+    session = saved(tmp_path / "s")
+    forge(tmp_path / "s", change)
+    with pytest.raises(ValueError, match=words):
+        Session.load(tmp_path / "s", session.model, TOKENIZER)
+
+
+def test_another_model_is_refused_with_what_differs(tmp_path):
+    session = saved(tmp_path / "s")
+    larger = build("atpm", vocab_size=259, eos_token_id=258, intermediate_size=32)
+    with pytest.raises(ValueError, match="intermediate_size is 24 in the file and 32 in the model"):
+        Session.load(tmp_path / "s", larger, TOKENIZER)
+    other_kind = build("comba", vocab_size=259, eos_token_id=258)
+    with pytest.raises(ValueError, match="layer_types"):
+        Session.load(tmp_path / "s", other_kind, TOKENIZER)
+    with torch.no_grad():
+        next(session.model.parameters())[0, 0] += 1e-6
+    with pytest.raises(ValueError, match="the weights, though the configuration is the same"):
+        Session.load(tmp_path / "s", session.model, TOKENIZER)
+
+
+def test_another_tokenizer_is_refused(tmp_path):
+    session = saved(tmp_path / "s")
+    other = ByteTokenizer(eos_token="<|end|>")
+    with pytest.raises(ValueError, match="the tokenizer"):
+        Session.load(tmp_path / "s", session.model, other)
+
+
+def test_what_only_changes_speed_does_not_change_the_owner(tmp_path):
+    saved(tmp_path / "s")
+    model = build("atpm", vocab_size=259, eos_token_id=258, chunk_size=16)
+    Session.load(tmp_path / "s", model, TOKENIZER)
+
+
+def test_an_overflown_memory_is_not_saved(tmp_path):
+    session = saved(tmp_path / "s")
+    before = (tmp_path / "s").read_bytes()
+    session._next_logits = session._next_logits * float("nan")
+    with pytest.raises(ValueError, match="NaN or infinity in next_logits"):
+        session.save(tmp_path / "s")
+    assert (tmp_path / "s").read_bytes() == before
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
+    session = saved(tmp_path / "s")
+    before = (tmp_path / "s").read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    session.read("more")
+    with pytest.raises(OSError, match="No space left"):
+        session.save(tmp_path / "s")
+    assert (tmp_path / "s").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_saving_keeps_the_rights_of_the_file(tmp_path):
+    session = saved(tmp_path / "s")
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    (tmp_path / "s").chmod(0o600)
+    session.save(tmp_path / "s")
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_kill_9_while_saving_leaves_the_old_file_or_the_new_one(tmp_path, record_property):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fourfold", "saver"])
+    model = build("atpm", vocab_size=259)
+    expected = {}
+    for text in (FIRST, SECOND):
+        session = Session(model, TOKENIZER)
+        session.read(text)
+        expected[session.tokens_seen] = session.state
+    chance = random.Random(0)
+    path = tmp_path / "s"
+    found = []
+    for _ in range(KILLS):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=save_for_ever, args=(str(path), sender))
+        process.start()
+        assert receiver.recv() == "saved"
+        time.sleep(chance.uniform(0, 0.03))
+        process.kill()
+        process.join()
+        assert process.exitcode == -9
+        loaded = Session.load(path, model, TOKENIZER)
+        found.append(loaded.tokens_seen)
+        for name, tensor in expected[loaded.tokens_seen].items():
+            torch.testing.assert_close(loaded.state[name], tensor, rtol=0, atol=1e-5)
+    halves = len([x for x in tmp_path.iterdir() if x.suffix == ".tmp"])
+    record_property(
+        f"sessions found after {KILLS} kills during saving",
+        f"{found.count(len(FIRST))} of the first text, {found.count(len(SECOND))} of the second; "
+        f"{halves} unfinished temporary files beside it",
+    )
+    assert len(set(found)) == 2
