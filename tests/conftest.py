@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+# Two workers share two cores; more threads would only wait for each other.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -79,12 +80,12 @@ def run_model(
     is.
 
     Raises:
-        ValueError: too little text.
+        ValueError: too little text, or a result of other settings is there, which is left alone.
         ArithmeticError: the loss is no longer finite.
     """
     setting = {
         "model": name,
-        "configuration": config.to_dict(),
+        "configuration": config.identity(),
         "options": asdict(options),
         "seed": options.seed,
         "text": {
@@ -95,7 +96,15 @@ def run_model(
     }
     path = folder / "result.json"
     result = read_result(path)
-    if result is not None and all(result.get(key) == value for key, value in setting.items()):
+    if result is not None:
+        # Through JSON and back, as the result went.
+        wanted = json.loads(json.dumps(setting))
+        changed = [key for key, value in wanted.items() if result.get(key) != value]
+        if changed:
+            raise ValueError(
+                f"{path} is the result of other settings (different: {', '.join(changed)}) and is "
+                "not replaced; give another output folder, or remove this one."
+            )
         return result
 
     began = time.perf_counter()

@@ -38,7 +38,7 @@ def plain_errors(command: Command) -> Command:
         try:
             return command(*args, **kwargs)
         except (ValueError, ArithmeticError, OSError) as error:
-            Console(stderr=True, highlight=False).print(f"fourfold: {error}", markup=False)
+            typer.echo(f"fourfold: {error}", err=True)
             raise typer.Exit(1) from error
 
     return wrapped  # type: ignore[return-value]
@@ -80,11 +80,15 @@ def demo(
 @plain_errors
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of compare.")],
+    table: Annotated[bool, typer.Option("--table", help="Print a Markdown table instead.")] = False,
 ) -> None:
     """Draw report.html again from the results in FOLDER."""
-    from fourfold.reports import write_report
+    from fourfold.reports import markdown_table, read_comparison, write_report
 
-    console.print(f"Report: {write_report(folder)}")
+    if table:
+        typer.echo(markdown_table(read_comparison(folder)))
+    else:
+        typer.echo(f"Report: {write_report(folder)}")
 
 
 @app.command()

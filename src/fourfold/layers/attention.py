@@ -125,8 +125,8 @@ class Attention(MemoryLayer[AttentionState]):
         return (visible | own)[:, None]
 
     def _drop_unreachable(self, state: AttentionState) -> AttentionState:
-        """Forget slots that no later query can see, once they are as many as the window."""
-        if self.sliding_window is None or state.positions.shape[1] < 2 * self.sliding_window:
+        """Forget slots that no later query can see."""
+        if self.sliding_window is None or state.positions.shape[1] < self.sliding_window:
             return state
         newest = state.positions.amax(1, keepdim=True)
         reach = (state.positions != NOWHERE) & (state.positions > newest + 1 - self.sliding_window)

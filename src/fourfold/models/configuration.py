@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,6 +23,11 @@ SIZES = {
     "conv_size": 0,
 }
 """Integer fields and the least that each may be."""
+
+INCIDENTAL = frozenset(
+    {"_name_or_path", "architectures", "chunk_size", "dtype", "transformers_version", "use_cache"}
+)
+"""Fields that may differ between two configurations of one model."""
 
 
 class FourfoldConfig(PreTrainedConfig):
@@ -113,6 +119,12 @@ class FourfoldConfig(PreTrainedConfig):
     def key_view_dim(self) -> int:
         """Dk, the columns of those that hold ATPM's key view."""
         return self.value_dim // 4 if self.atpm_key_dim is None else self.atpm_key_dim
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that decide what a model computes, as JSON values; not those that say where it
+        came from or how it is run."""
+        fields = json.loads(json.dumps(self.to_dict(), default=str))
+        return {name: value for name, value in fields.items() if name not in INCIDENTAL}
 
     def validate(self) -> None:
         """Refuse what no model can be built from; transformers calls this before saving, too."""

@@ -82,6 +82,13 @@ def table_rows(results: Sequence[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
+def markdown_table(results: Sequence[dict[str, Any]]) -> str:
+    """``table_rows`` as a Markdown table."""
+    header, *rows = table_rows(results)
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
 def _page(results: Sequence[dict[str, Any]]) -> str:
     first = results[0]
     text, training = first["text"], first["options"]["training"]

@@ -11,17 +11,6 @@ from transformers import PreTrainedTokenizerBase
 
 from fourfold.models import FourfoldForCausalLM
 
-# Fields that say where a model came from or how it is run, not what it computes.
-_INCIDENTAL = frozenset(
-    {"_name_or_path", "architectures", "chunk_size", "dtype", "transformers_version", "use_cache"}
-)
-
-
-def configuration_of(model: FourfoldForCausalLM) -> dict[str, Any]:
-    """The fields of the configuration that decide what the model computes, as JSON values."""
-    fields = json.loads(json.dumps(model.config.to_dict(), default=str))
-    return {name: value for name, value in fields.items() if name not in _INCIDENTAL}
-
 
 def weights_of(model: FourfoldForCausalLM) -> str:
     """SHA-256 of all weights: names, types, shapes and values."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
-from fourfold.sessions.fingerprint import configuration_of, differences, tokenizer_of, weights_of
+from fourfold.sessions.fingerprint import differences, tokenizer_of, weights_of
 
 
 def check_finite(tensors: dict[str, Tensor], where: str) -> None:
@@ -35,7 +35,7 @@ def check_owner(
     Raises:
         ValueError: saying what differs.
     """
-    found = differences(configuration_of(model), description["model_configuration"])
+    found = differences(model.config.identity(), description["model_configuration"])
     if not found and description["model_weights"] != weights_of(model):
         found.append("the weights, though the configuration is the same")
     if description["tokenizer"] != tokenizer_of(tokenizer):

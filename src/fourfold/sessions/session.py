@@ -21,7 +21,7 @@ from transformers import (
 
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.sessions.file import read_session_file, write_session_file
-from fourfold.sessions.fingerprint import configuration_of, tokenizer_of, weights_of
+from fourfold.sessions.fingerprint import tokenizer_of, weights_of
 from fourfold.sessions.guard import (
     GuardEvent,
     StateOverflowError,
@@ -228,7 +228,7 @@ class Session:
             tensors[_LOGITS] = self._next_logits
         check_finite(tensors, "The memory")
         description = {
-            "model_configuration": configuration_of(self.model),
+            "model_configuration": self.model.config.identity(),
             "model_weights": weights_of(self.model),
             "tokenizer": tokenizer_of(self.tokenizer),
             "tokens_seen": self.tokens_seen,

@@ -1,0 +1,34 @@
+# make demo   train four memories on real text and carry one to another process
+# make test   the whole test suite
+# make lint   style and types
+# Everything is installed into .venv first, if it is not yet.
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+READY := $(VENV)/ready
+
+.PHONY: demo test lint install clean
+
+demo: $(READY)
+	$(VENV)/bin/fourfold demo
+
+test: $(READY)
+	$(VENV)/bin/pytest -n $(WORKERS)
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+install: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "fourfold needs Python 3.10 or newer; say which with make PYTHON=python3.x"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
