@@ -155,8 +155,8 @@ def test_what_is_finished_is_not_done_again_nor_replaced_by_other_settings(compa
     run_model(name, config, text, options, path, steps.append)
     with pytest.raises(ValueError, match=r"other settings \(different: options\)"):
         run_model(name, config, text, with_steps(options, 2), path, steps.append)
+    other = replace(text, name="another text")
     with pytest.raises(ValueError, match=r"other settings \(different: text\)"):
-        other = replace(text, name="another text")
         run_model(name, config, other, options, path, steps.append)
     assert steps == []
     assert (path / "result.json").read_bytes() == before
