@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, TextIterat
 from zoo import KINDS, build, random_tokens
 
 from fourfold import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM, FourfoldModel
+from fourfold.models.compatibility import CACHE_NAME
 
 TOLERANCE = dict(rtol=0, atol=1e-5)
 
@@ -151,11 +152,12 @@ def test_reordering_the_cache_reorders_its_rows(model):
 @torch.no_grad()
 def test_two_generations_from_one_cached_prompt_do_not_disturb_each_other(model):
     prompt = random_tokens(1, 10)
-    cache = model(prompt[:, :-1], use_cache=True).cache
+    cache = model.new_cache()
+    model(prompt[:, :-1], cache=cache)
     options = dict(max_new_tokens=6, do_sample=False)
     expected = model.generate(prompt, **options)
     for given in (cache, cache, cache.fork(), copy.deepcopy(cache)):
-        assert torch.equal(model.generate(prompt, cache=given, **options), expected)
+        assert torch.equal(model.generate(prompt, **{CACHE_NAME: given}, **options), expected)
     assert cache.tokens_seen == 9
     first, second = cache.fork(), cache.fork()
     model(random_tokens(1, 5), cache=first)
@@ -207,7 +209,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(model):
         return [parameter.grad.clone() for parameter in model.parameters()]
 
     plain = gradients()
-    model.activation_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     for expected, gradient in zip(plain, gradients(), strict=True):
         torch.testing.assert_close(gradient, expected)
 
@@ -292,7 +294,7 @@ def test_streaming_gives_the_generated_text():
 def test_the_older_name_of_the_cache_works():
     model, ids = build("atpm"), random_tokens(1, 9)
     output = model(ids[:, :6], use_cache=True)
-    assert output.past_key_values is output.cache
+    assert output.past_key_values is output[CACHE_NAME]
     logits = model(ids[:, 6:], past_key_values=output.past_key_values).logits
     torch.testing.assert_close(logits, model(ids).logits[:, 6:], **TOLERANCE)
 

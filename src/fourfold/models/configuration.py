@@ -65,7 +65,7 @@ class FourfoldConfig(PreTrainedConfig):
     """
 
     model_type = "fourfold"
-    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012  the name transformers reads
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]  # noqa: RUF012  the name transformers reads
 
     vocab_size: int = 259
     hidden_size: int = 256

@@ -5,9 +5,8 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,24 +21,9 @@ from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
 from fourfold.layers.packing import offsets_of, pack, unpack
 from fourfold.models.cache import FourfoldCache
+from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
 from fourfold.models.configuration import FourfoldConfig
 from fourfold.models.registry import LAYER_TYPES
-
-Forward = TypeVar("Forward", bound=Callable[..., Any])
-
-
-def accepts_past_key_values(forward: Forward) -> Forward:
-    """Let ``forward`` take its cache under transformers' older name as well."""
-
-    @wraps(forward)
-    def wrapped(self: Any, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
-        if past_key_values is not None:
-            if kwargs.get("cache") is not None:
-                raise ValueError("cache and past_key_values are two names of one thing: give one.")
-            kwargs["cache"] = past_key_values
-        return forward(self, *args, **kwargs)
-
-    return wrapped  # type: ignore[return-value]
 
 
 class FeedForward(nn.Module):
@@ -178,8 +162,8 @@ class FourfoldModel(FourfoldPreTrainedModel):
             cache.tokens_seen += tokens
         return BaseModelOutputWithPast(
             last_hidden_state=x,
-            cache=cache if use_cache else None,
             hidden_states=tuple(hidden) if output_hidden_states else None,
+            **{CACHE_NAME: cache if use_cache else None},
         )
 
     @staticmethod
@@ -266,8 +250,8 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            cache=outputs.cache,
             hidden_states=outputs.hidden_states,
+            **{CACHE_NAME: getattr(outputs, CACHE_NAME)},
         )
 
     def _prepare_cache_for_generation(
@@ -279,7 +263,7 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
                 "cache_implementation has no meaning for a fourfold model, whose memory has one "
                 f"form; got {generation_config.cache_implementation!r}."
             )
-        if (given := model_kwargs.get("cache")) is not None:
-            model_kwargs["cache"] = given.fork()
+        if (given := model_kwargs.get(CACHE_NAME)) is not None:
+            model_kwargs[CACHE_NAME] = given.fork()
         elif generation_config.use_cache is not False:
-            model_kwargs["cache"] = self.new_cache()
+            model_kwargs[CACHE_NAME] = self.new_cache()
