@@ -89,11 +89,12 @@ def run_model(
         "options": asdict(options),
         "seed": options.seed,
         "text": {
-            "name": corpus.name,
+            "sha256": corpus.fingerprint(),
             "train_tokens": len(corpus.train),
             "validation_tokens": len(corpus.validation),
         },
     }
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "result.json"
     result = read_result(path)
     if result is not None:
@@ -128,10 +129,10 @@ def run_model(
         on_step(step)
 
     train(model, corpus.train, options.training, record)
-    folder.mkdir(parents=True, exist_ok=True)
     model.eval().save_pretrained(folder)
     ByteTokenizer().save_pretrained(folder)
     result = setting | {
+        "text_name": corpus.name,
         "parameters": model.num_parameters(),
         "state_bytes": state_bytes(model, length),
         "state_bytes_at_tokens": length,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -10,25 +11,30 @@ from pathlib import Path
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Replace ``path`` by ``data``: a temporary file beside it, synced, then renamed over it.
 
+    A symbolic link stays one: the file it leads to is replaced.
+
     Raises:
         OSError: the folder cannot be written or the disk is full; ``path`` is then as before.
     """
-    path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
-    )
+    target = Path(os.path.realpath(path))
+    temporary = None
     try:
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp lets only the owner in; a file takes the rights its folder's others have.
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
+        # mkstemp lets only the owner in; a new file takes the usual rights.
+        rights = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, rights)
+        os.replace(temporary, target)
+    except BaseException as error:
+        if temporary is not None:
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-    _sync_folder(path.parent)
+    _sync_folder(target.parent)
 
 
 def _umask() -> int:
@@ -38,11 +44,10 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system can sync folders."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Make the rename itself durable, where the system can: it has happened either way."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import tokenizers
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 from zoo import KINDS, build, random_tokens
 
 from fourfold import ByteTokenizer, Session
@@ -124,6 +126,33 @@ def test_a_character_of_several_bytes_is_streamed_whole():
     tokens = list("é€😀x".encode())
     assert list(session._decode(iter(tokens))) == ["é", "€", "😀", "x"]
     assert list(session._decode(iter(tokens[:4]))) == ["é", "\ufffd"]
+    # Broken bytes are shown after four, not held back for ever.
+    assert list(session._decode(iter([0xFF] * 9))) == ["\ufffd" * 4, "\ufffd" * 4, "\ufffd"]
+
+
+def test_a_tokenizer_that_writes_the_first_word_differently_streams_the_same_text():
+    vocabulary = {"▁a": 0, "▁b": 1, "c": 2}
+    rules = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "c"))
+    rules.decoder = tokenizers.decoders.Metaspace()
+    session = Session(build("atpm"), PreTrainedTokenizerFast(tokenizer_object=rules))
+    assert "".join(session._decode(iter([0, 1, 2, 1]))) == session.tokenizer.decode([0, 1, 2, 1])
+
+
+def test_a_state_holds_no_more_than_it_tells():
+    session = session_of("atpm")
+    session.read(TEXT)
+    for tensor in session.state.values():
+        assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+def test_a_running_generation_notices_a_rollback_to_nothing():
+    session = session_of("atpm")
+    nothing = session.mark()
+    tokens = session.generate_tokens(TEXT, max_new_tokens=5)
+    next(tokens)
+    session.rollback(nothing)
+    with pytest.raises(ValueError, match="rolled back to before anything was read"):
+        next(tokens)
 
 
 def test_size_and_state_are_told():
@@ -143,8 +172,10 @@ def test_refusals_are_sentences():
         session.generate()
     with pytest.raises(ValueError, match="Token numbers must be integers from 0 to 258"):
         session.read([1, 259])
-    with pytest.raises(ValueError, match="max_new_tokens must be 0 or more"):
+    with pytest.raises(ValueError, match="max_new_tokens must be an integer from 0"):
         session.generate("a", max_new_tokens=-1)
+    with pytest.raises(ValueError, match=r"got 1\.5"):
+        session.generate("a", max_new_tokens=1.5)
     assert session.tokens_seen == 0
     with pytest.raises(ValueError, match="tokenizer has 259 tokens, the model only 64"):
         Session(build("atpm"), TOKENIZER)

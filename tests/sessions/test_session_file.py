@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import stat
 import subprocess
 import sys
 import time
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
+import tokenizers
 import torch
 from saver import FIRST, SECOND, save_for_ever
+from transformers import PreTrainedTokenizerFast
 from zoo import KINDS, build
 
 from fourfold import ByteTokenizer, Session
@@ -23,6 +26,7 @@ from fourfold.sessions.file import read_session_file, write_session_file
 TOKENIZER = ByteTokenizer()
 TEXT = "Alice lives in Paris. Bob lives in Rome. " * 3
 KILLS = 50
+EVENT = ("token", "layer", "head", "norm", "bound")
 
 
 def saved(path: Path, kind: str = "atpm", text: str = TEXT) -> Session:
@@ -130,9 +134,10 @@ def test_foreign_files_are_refused(tmp_path):
 
 def forge(path: Path, change) -> None:
     """Change a session file's contents and sign it anew."""
-    tensors, description = read_session_file(path)
+    tensors, text = read_session_file(path)
+    description = json.loads(text)
     change(tensors, description)
-    write_session_file(path, tensors, description)
+    write_session_file(path, tensors, json.dumps(description))
 
 
 @pytest.mark.parametrize("value", (float("nan"), float("inf")))
@@ -155,10 +160,17 @@ def test_a_signed_file_with_nan_is_refused(tmp_path, value):
         (lambda t, d: t.update({"layers.0.memory": torch.zeros(1, 2)}), "of shape"),
         (lambda t, d: t.update({"layers.0.memory": t["layers.0.memory"].double()}), "float64"),
         (lambda t, d: t.update(next_logits=torch.zeros(3)), "logits of shape"),
-        (lambda t, d: d.update(tokens_seen="many"), "'many' tokens"),
-        (lambda t, d: d.update(max_state_norm=-1.0), "max_state_norm must be positive"),
-        (lambda t, d: d.pop("tokenizer"), "not a readable session file"),
-        (lambda t, d: d.update(guard_events=[{"token": 1}]), "not a readable session file"),
+        (lambda t, d: d.update(tokens_seen="many"), "tokens_seen"),
+        (lambda t, d: d.update(max_state_norm=-1.0), "max_state_norm"),
+        (lambda t, d: t.update(next_logits=torch.zeros(259).long()), "and torch.int64"),
+        (lambda t, d: t.pop("next_logits"), "lacks the logits"),
+        (lambda t, d: t.update(extra=torch.zeros(1).to(torch.float8_e4m3fn)), "no layer: extra"),
+        (lambda t, d: d.pop("tokenizer"), "tokenizer"),
+        (lambda t, d: d.update(tokens_seen=True), "tokens_seen"),
+        (lambda t, d: d.update(model_configuration=[1]), "model_configuration"),
+        (lambda t, d: d.update(surplus=1), "surplus"),
+        (lambda t, d: d.update(guard_events=[{"token": 1}]), "guard_events"),
+        (lambda t, d: d.update(guard_events=[dict.fromkeys(EVENT, "x")]), "guard_events"),
     ],
 )
 def test_signed_files_with_impossible_contents_are_refused(tmp_path, change, words):
@@ -187,6 +199,81 @@ def test_another_tokenizer_is_refused(tmp_path):
     other = ByteTokenizer(eos_token="<|end|>")
     with pytest.raises(ValueError, match="the tokenizer"):
         Session.load(tmp_path / "s", session.model, other)
+
+
+def test_a_deeply_nested_description_is_refused(tmp_path):
+    session = saved(tmp_path / "s")
+    tensors, _ = read_session_file(tmp_path / "s")
+    write_session_file(tmp_path / "s", tensors, "[" * 10**5)
+    with pytest.raises(ValueError, match="no readable session file"):
+        Session.load(tmp_path / "s", session.model, TOKENIZER)
+
+
+def test_a_memory_of_another_precision_is_refused_with_both_named(tmp_path):
+    session = saved(tmp_path / "s")
+    with pytest.raises(ValueError, match=r"torch\.float32 in the file and torch\.bfloat16 in the"):
+        Session.load(tmp_path / "s", session.model.bfloat16(), TOKENIZER)
+
+
+def test_a_tokenizer_that_reads_special_tokens_in_text_is_another(tmp_path):
+    session = saved(tmp_path / "s")
+    with pytest.raises(ValueError, match="the tokenizer"):
+        Session.load(tmp_path / "s", session.model, ByteTokenizer(split_special_tokens=False))
+
+
+def test_how_a_fast_tokenizer_pads_does_not_change_the_owner(tmp_path):
+    rules = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, "?"))
+    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=rules, pad_token="?")
+    session = Session(build("atpm"), tokenizer)
+    session.read("a b a")
+    session.save(tmp_path / "s")
+    tokenizer(["a", "a b a"], padding=True, truncation=True, max_length=2)
+    assert Session.load(tmp_path / "s", session.model, tokenizer).tokens_seen == 3
+
+
+def test_looking_at_hidden_states_does_not_change_the_owner(tmp_path):
+    session = saved(tmp_path / "s")
+    session.model.config.output_hidden_states = True
+    Session.load(tmp_path / "s", session.model, TOKENIZER)
+
+
+def test_saving_through_a_link_writes_where_it_leads(tmp_path):
+    session = saved(tmp_path / "s")
+    (tmp_path / "link").symlink_to("s")
+    session.read("more")
+    session.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    loaded = Session.load(tmp_path / "s", session.model, TOKENIZER)
+    assert loaded.tokens_seen == session.tokens_seen
+
+
+def test_a_folder_that_cannot_be_synced_does_not_turn_success_into_failure(tmp_path, monkeypatch):
+    session = saved(tmp_path / "s")
+    real = os.fsync
+
+    def only_files(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(22, "Invalid argument")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    session.read("more")
+    session.save(tmp_path / "s")
+    assert Session.load(tmp_path / "s", session.model, TOKENIZER).tokens_seen == session.tokens_seen
+
+
+def test_errors_name_the_file_that_the_user_named(tmp_path):
+    session = saved(tmp_path / "s")
+    for path in (tmp_path / "nowhere" / "s", tmp_path):
+        with pytest.raises(OSError) as caught:
+            session.save(path)
+        assert caught.value.filename == str(path)
+        assert ".tmp" not in str(caught.value).replace(str(tmp_path), "")
+
+
+def test_a_long_name_can_be_saved(tmp_path):
+    saved(tmp_path / ("n" * 250))
 
 
 def test_what_only_changes_speed_does_not_change_the_owner(tmp_path):

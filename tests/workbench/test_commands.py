@@ -32,6 +32,10 @@ def test_compare_trains_four_models_on_the_users_text_and_then_knows_them(tmp_pa
     second = invoke("compare", *arguments)
     assert second.exit_code == 0, second.output
     assert "already finished" in second.output
+    (tmp_path / "text.txt").write_text(text.replace("alpha", "omega"))
+    third = invoke("compare", *arguments)
+    assert third.exit_code == 1
+    assert "other settings (different: text)" in third.stderr
     assert (tmp_path / "out" / "atpm" / "result.json").read_bytes() == written
 
     (tmp_path / "out" / "report.html").unlink()
@@ -56,11 +60,18 @@ def test_demo_ends_with_the_same_continuation_from_another_process(tmp_path):
 
 
 def test_errors_are_one_sentence(tmp_path):
+    model, damaged = tmp_path / "model", tmp_path / "damaged"
+    for folder in (model, damaged):
+        build("lstm", vocab_size=259).save_pretrained(folder)
+        ByteTokenizer().save_pretrained(folder)
+    (damaged / "model.safetensors").write_bytes(b"half")
     for arguments, words in (
         (["compare", "--data", tmp_path / "none"], "does not exist"),
         (["report", tmp_path], "holds no results"),
         (["generate", tmp_path], "holds no saved model"),
         (["chat", tmp_path], "holds no saved model"),
+        (["generate", model, "--session", tmp_path / "typo"], "No such file"),
+        (["generate", damaged], "cannot be read"),
     ):
         result = invoke(*arguments)
         assert result.exit_code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -36,7 +37,9 @@ def test_files_of_all_kinds_below_a_folder_are_read(tmp_path):
     assert [document.name for document in read_documents(tmp_path / "a.txt")] == ["a.txt"]
 
 
-@pytest.mark.parametrize("line", ["{", '{"title": "x"}', '"text"', '{"text": 5}', "[]"])
+@pytest.mark.parametrize(
+    "line", ["{", '{"title": "x"}', '"text"', '{"text": 5}', "[]", "[" * 100_000]
+)
 def test_a_bad_line_is_named(tmp_path, line):
     path = tmp_path / "bad.jsonl"
     path.write_text(json.dumps({"text": "good"}) + "\n" + line + "\n")
@@ -65,14 +68,49 @@ def test_splitting_depends_on_names_alone_and_shares_no_document():
     assert 0.05 <= share < 0.08
 
 
-def test_few_documents_leave_one_for_each_side_and_a_single_one_is_cut():
-    train, validation = split([Document("a", b"x" * 1000), Document("b", b"y" * 10)])
-    assert len(train) == len(validation) == 1
+def sizes(*lengths):
+    return [Document(f"{index}", b"x" * length) for index, length in enumerate(lengths)]
+
+
+def test_a_large_document_never_goes_to_validation_whole():
+    for documents in (sizes(1_000_000, 1000), sizes(10, 1_000_000, 10), sizes(1000, 1000)):
+        train, validation = split(documents)
+        held = sum(len(document.text) for document in validation)
+        total = sum(len(document.text) for document in documents)
+        assert 0 < held <= 0.1 * total
+        assert held + sum(len(document.text) for document in train) == total
+
+
+def test_a_document_is_cut_where_none_is_small_enough():
     (start,), (end,) = split([Document("a", bytes(range(100)))])
     assert start.text + end.text == bytes(range(100))
     assert len(end.text) == 5
     with pytest.raises(ValueError, match="too short to split"):
         split([Document("a", b"x")])
+
+
+def test_many_documents_are_split_in_reasonable_work():
+    train, validation = split(sizes(*[1] * 200_000))
+    assert len(validation) == 10_000
+    assert len(train) == 190_000
+
+
+def test_folders_upper_case_endings_and_odd_names_are_no_obstacle(tmp_path):
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "A.TXT").write_text("read")
+    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"also read")
+    names = [document.name for document in read_documents(tmp_path)]
+    assert sorted(names) == ["A.TXT", "caf\ufffd.txt"]
+    assert len(load_corpus(tmp_path).train_documents) > 0
+
+
+def test_a_fingerprint_changes_with_a_single_byte(tmp_path):
+    (tmp_path / "t.txt").write_text("alpha " * 100)
+    before = load_corpus(tmp_path / "t.txt").fingerprint()
+    assert load_corpus(tmp_path / "t.txt").fingerprint() == before
+    (tmp_path / "t.txt").write_text("alpha " * 99 + "omega ")
+    assert load_corpus(tmp_path / "t.txt").fingerprint() != before
 
 
 def test_streams_are_bytes_with_an_end_after_each_document(tmp_path):

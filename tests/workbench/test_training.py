@@ -88,7 +88,9 @@ def test_only_matrices_decay():
     names = {id(p): name for name, p in model.named_parameters()}
     found = {names[id(p)] for p in decayed["params"]}
     assert "model.layers.0.memory.in_proj.weight" in found
+    assert "model.layers.1.memory.cell.weight_hh_l0" in found
     assert "model.embed_tokens.weight" not in found
+    assert "model.layers.0.memory.convolution.weight" not in found
     assert not [name for name in found if "norm" in name or "A_log" in name or "bias" in name]
     assert len(decayed["params"]) + len(free["params"]) == len(list(model.parameters()))
 
@@ -113,6 +115,9 @@ def test_windows_are_spread_over_the_whole_stream():
     found = windows(torch.arange(1000), length=10, count=3)
     assert found[:, 0].tolist() == [0, 495, 990]
     assert windows(torch.arange(25), length=10, count=9).shape == (2, 10)
+    # Where float32 would round: 2²⁵ and more tokens.
+    large = torch.zeros(512 + 2**25 + 3, dtype=torch.int16)
+    assert windows(large, length=512, count=64).shape == (64, 512)
     with pytest.raises(ValueError, match="A window of 10 tokens needs as many; the text has 9"):
         windows(torch.arange(9), length=10, count=1)
 
@@ -155,7 +160,9 @@ def test_what_is_finished_is_not_done_again_nor_replaced_by_other_settings(compa
     run_model(name, config, text, options, path, steps.append)
     with pytest.raises(ValueError, match=r"other settings \(different: options\)"):
         run_model(name, config, text, with_steps(options, 2), path, steps.append)
-    other = replace(text, name="another text")
+    other = replace(text, train=text.train.flip(0))
+    moved = replace(text, name="the same text elsewhere")
+    assert run_model(name, config, moved, options, path, steps.append)["text_name"] == "a text"
     with pytest.raises(ValueError, match=r"other settings \(different: text\)"):
         run_model(name, config, other, options, path, steps.append)
     assert steps == []
@@ -182,6 +189,9 @@ def test_a_damaged_result_is_named(comparison, tmp_path):
         read_comparison(tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no results"):
         read_comparison(tmp_path / "nothing")
+    (tmp_path / "x" / "result.json").write_text(json.dumps({"model": "x"}))
+    with pytest.raises(ValueError, match=r"result\.json is no result of a comparison: it lacks"):
+        read_comparison(tmp_path)
     (tmp_path / "x" / "result.json").write_text(json.dumps([1]))
     with pytest.raises(ValueError, match="no JSON object"):
         read_comparison(tmp_path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -39,27 +42,62 @@ class Chat:
     def answer(self, text: str) -> None:
         """Read a line and print what the model goes on with."""
         mark = self.session.mark()
-        try:
-            for piece in self.session.stream(
-                text + "\n",
-                max_new_tokens=self.max_new_tokens,
-                do_sample=self.temperature > 0,
-                temperature=self.temperature or 1.0,
-            ):
-                sys.stdout.write(piece)
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            self._say("\n(stopped)")
         self.marks.append(mark)
+        pieces = self.session.stream(
+            text + "\n",
+            max_new_tokens=self.max_new_tokens,
+            do_sample=self.temperature > 0,
+            temperature=self.temperature or 1.0,
+        )
+        for piece in pieces:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
         self._say("")
-        if self.session.guard_events[len(mark.guard_events) :]:
+        if len(self.session.guard_events) > len(mark.guard_events):
             self._say(f"({len(self.session.guard_events)} guard events so far; see /state)")
+
+    def greet(self) -> None:
+        """What the user is told first."""
+        seen = self.session.tokens_seen
+        self._say(f"The model remembers {seen:,} tokens. /help lists the commands.")
+
+    def converse(self) -> None:
+        """Answer lines until the user leaves; an error is told and leaves the memory as it is."""
+        while True:
+            try:
+                line = self.console.input("[bold]> [/]")
+                if line.startswith("/"):
+                    if not self.command(line):
+                        return
+                elif line:
+                    self.answer(line)
+            except EOFError:
+                self._say("")
+                return
+            except KeyboardInterrupt:
+                self._say("\n(stopped; /quit or Ctrl-D to leave)")
+            except (ValueError, ArithmeticError, OSError) as error:
+                self._say(str(error))
+
+    def keep(self) -> None:
+        """Save on leaving: to the session file or, if that fails, to a file that can be written."""
+        if self.path is None:
+            return
+        try:
+            self.save("")
+        except (OSError, KeyboardInterrupt) as error:
+            with tempfile.NamedTemporaryFile(suffix=".session", delete=False) as file:
+                rescue = Path(file.name)
+            self.session.save(rescue)
+            self._say(f"{self.path} could not be written ({error}); the memory is in {rescue}.")
 
     def save(self, argument: str) -> None:
         """/save [FILE]"""
         path = Path(argument).expanduser() if argument else self.path
         if path is None:
             raise ValueError("/save needs a file: none was given with --session.")
+        if path != self.path and path.exists():
+            raise ValueError(f"{path} exists already and is not this conversation's file.")
         self.session.save(path)
         self.path = self.path or path
         self._say(f"Saved {self.session.tokens_seen:,} tokens' memory to {path}.")
@@ -75,9 +113,9 @@ class Chat:
             self.session.save(self.path)
         fork = self.session.fork()
         fork.save(path)
-        left = self.path or "nowhere: it has no file"
+        left = f"; the memory so far stays in {self.path}" if self.path else ""
         self.session, self.path = fork, path
-        self._say(f"Going on in {path}; the memory so far stays in {left}.")
+        self._say(f"Going on in {path}{left}.")
 
     def rollback(self) -> None:
         """/rollback"""
@@ -131,26 +169,25 @@ class Chat:
 def run_chat(
     console: Console, *, model: Path, path: Path | None, max_new_tokens: int, temperature: float
 ) -> None:
-    """Read lines until /quit or the end of input; then save, if there is a session file."""
-    session = open_session(model, path)
+    """Read lines until /quit or the end of input; whatever ends it, the memory is saved.
+
+    Raises:
+        ValueError: the session file could not be written, or no model or session can be opened.
+    """
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise ValueError(f"{path} cannot be written: its folder is missing or read-only.")
+    known = path if path is not None and path.exists() else None
+    session = open_session(model, known)
     chat = Chat(console, session, path, max_new_tokens=max_new_tokens, temperature=temperature)
-    console.print(
-        f"The model remembers {session.tokens_seen:,} tokens. /help lists the commands.",
-        markup=False,
-    )
-    while True:
-        try:
-            line = console.input("[bold]> [/]")
-        except (EOFError, KeyboardInterrupt):
-            console.print()
-            break
-        try:
-            if line.startswith("/"):
-                if not chat.command(line):
-                    break
-            elif line:
-                chat.answer(line)
-        except (ValueError, ArithmeticError, OSError) as error:
-            console.print(f"{error}", markup=False, soft_wrap=True)
-    if chat.path is not None:
-        chat.save("")
+    chat.greet()
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(number, _leave)
+    try:
+        chat.converse()
+    finally:
+        chat.keep()
+
+
+def _leave(number: int, frame: object) -> None:
+    """End the process in order when it is told to stop or its terminal closes."""
+    raise SystemExit(128 + number)

@@ -58,11 +58,9 @@ def run_comparison(
                     speed=f"{step.tokens_per_second:,.0f} tokens/s",
                 )
 
-            progress.start_task(bars[name])
-            result = run_model(name, config, corpus, options, out / config.layer_types[0], show)
+            run_model(name, config, corpus, options, out / config.layer_types[0], show)
             if progress.tasks[bars[name]].completed < steps:
                 progress.update(bars[name], completed=steps, loss="already finished")
-            assert result["parameters"] > 0
     results = read_comparison(out)
     console.print(comparison_table(results))
     console.print(f"Report:  {write_report(out)}", soft_wrap=True, markup=False)

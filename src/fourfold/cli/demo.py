@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,11 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
     here = list(session.generate_tokens(max_new_tokens=NEW_TOKENS))
     command = [sys.executable, "-m", "fourfold", "generate", str(model), "--tokens"]
     command += ["--session", str(path), "--max-new-tokens", str(NEW_TOKENS)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    there = [int(token) for token in output.split()]
+    # What the other process says of errors goes straight to the terminal.
+    other = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if other.returncode:
+        raise ValueError(f"The other process failed: {shlex.join(command)}")
+    there = [int(token) for token in other.stdout.split()]
     for where, tokens in (("This process goes on with", here), ("Another, from the file", there)):
         text = session.tokenizer.decode(tokens)
         console.print(f"{where}:  {text!r}", soft_wrap=True, markup=False)

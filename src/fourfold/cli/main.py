@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -17,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,6 +37,9 @@ def plain_errors(command: Command) -> Command:
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         logging.basicConfig(format="%(message)s")
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal may know fewer letters
         try:
             return command(*args, **kwargs)
         except (ValueError, ArithmeticError, OSError) as error:

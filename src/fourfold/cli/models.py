@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from fourfold.models import FourfoldForCausalLM
 from fourfold.sessions import Session
 
 
 def open_session(folder: Path, path: Path | None) -> Session:
-    """The session at ``path``, or a new one if there is no such file yet.
-
-    Args:
-        folder: where model and tokenizer were saved.
-        path: session file; None for a new session.
+    """The session at ``path``, or a new one if that is None, with the model of ``folder``.
 
     Raises:
-        ValueError: the folder holds no model, or the file is no session of it.
+        FileNotFoundError: there is no such session file.
+        ValueError: the folder holds no model of ours, or the file is no session of it.
     """
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} holds no saved model: config.json is missing.")
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if path is not None and path.exists():
-        return Session.load(path, model, tokenizer)
-    return Session(model, tokenizer)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except SafetensorError as error:
+        raise ValueError(f"The weights in {folder} cannot be read: {error}.") from error
+    if not isinstance(model, FourfoldForCausalLM):
+        raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
+    return Session(model, tokenizer) if path is None else Session.load(path, model, tokenizer)

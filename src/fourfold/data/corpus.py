@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fourfold.data.documents import Document, read_documents, standard_library
+from fourfold.data.documents import Document, printable, read_documents, standard_library
 
 END_OF_TEXT = 258
 """``ByteTokenizer``'s <|eos|>, which stands after every document."""
@@ -34,6 +34,12 @@ class Corpus:
     train_documents: list[str]
     validation_documents: list[str]
 
+    def fingerprint(self) -> str:
+        """SHA-256 of both streams."""
+        digest = hashlib.sha256(self.train.numpy().tobytes())
+        digest.update(b"validation" + self.validation.numpy().tobytes())
+        return digest.hexdigest()
+
 
 def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
     """The user's text at ``path``, or the standard library's sources.
@@ -44,7 +50,7 @@ def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
     if path is None:
         name, documents = "Python standard library", standard_library()
     else:
-        name, documents = str(path), read_documents(path)
+        name, documents = printable(str(path)), read_documents(path)
     train, validation = split(documents)
     return Corpus(
         name=name,
@@ -56,29 +62,37 @@ def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
 
 
 def split(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
-    """Training and validation documents; which is which depends on names alone.
+    """Training and validation documents; which is which depends on names and sizes alone.
 
-    Documents go to validation in the order of a hash of their names until it holds 5 % of the
-    bytes. A single document is cut: its last 5 % are for validation.
+    Validation takes documents in the order of a hash of their names until it holds 5 % of the
+    bytes, leaving out any that would bring it over 10 %. If none is small enough, the end of the
+    largest is cut off for it.
 
     Raises:
-        ValueError: no two characters to split.
+        ValueError: no two bytes to split.
     """
-    if len(documents) == 1:
-        (document,) = documents
-        cut = int(len(document.text) * (1 - VALIDATION_SHARE))
-        if not 0 < cut < len(document.text):
-            raise ValueError(f"{document.name} is too short to split.")
-        return (
-            [Document(f"{document.name} (start)", document.text[:cut])],
-            [Document(f"{document.name} (end)", document.text[cut:])],
-        )
     ordered = sorted(documents, key=lambda x: hashlib.sha256(x.name.encode()).digest())
-    wanted = VALIDATION_SHARE * sum(len(document.text) for document in ordered)
+    total = sum(len(document.text) for document in ordered)
+    train: list[Document] = []
     validation: list[Document] = []
-    while len(ordered) > 1 and sum(len(document.text) for document in validation) < wanted:
-        validation.append(ordered.pop(0))
-    return ordered, validation
+    held = 0
+    for document in ordered:
+        size = len(document.text)
+        if held < VALIDATION_SHARE * total and held + size <= 2 * VALIDATION_SHARE * total:
+            validation.append(document)
+            held += size
+        else:
+            train.append(document)
+    if validation:
+        return train, validation
+
+    largest = max(train, key=lambda document: len(document.text))
+    cut = len(largest.text) - max(1, int(VALIDATION_SHARE * total))
+    if cut < 1:
+        raise ValueError(f"{largest.name} is too short to split into training and validation.")
+    start = Document(f"{largest.name} (start)", largest.text[:cut])
+    end = Document(f"{largest.name} (end)", largest.text[cut:])
+    return [start if document is largest else document for document in train], [end]
 
 
 def tokens_of(documents: Sequence[Document]) -> Tensor:

@@ -50,19 +50,26 @@ def read_documents(path: str | os.PathLike[str]) -> list[Document]:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     if path.is_file():
-        if path.suffix not in SUFFIXES:
+        if path.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{path} must end in {', '.join(SUFFIXES)}.")
         root, files = path.parent, [path]
     else:
-        root, files = path, sorted(x for x in path.rglob("*") if x.suffix in SUFFIXES)
+        found = (x for x in path.rglob("*") if x.suffix.lower() in SUFFIXES and x.is_file())
+        root, files = path, sorted(found)
     documents = []
     for file in files:
-        name = file.relative_to(root).as_posix()
-        documents += _read_lines(file, name) if file.suffix == ".jsonl" else [_read(file, name)]
+        name = printable(file.relative_to(root).as_posix())
+        lines = file.suffix.lower() == ".jsonl"
+        documents += _read_lines(file, name) if lines else [_read(file, name)]
     documents = _with_text(documents)
     if not documents:
         raise ValueError(f"{path} holds no text in files that end in {', '.join(SUFFIXES)}.")
     return documents
+
+
+def printable(name: str) -> str:
+    """A file name that can be shown and written: bytes that are no UTF-8 are replaced."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _with_text(documents: list[Document]) -> list[Document]:
@@ -80,7 +87,7 @@ def _read_lines(path: Path, name: str) -> list[Document]:
             continue
         try:
             text = json.loads(line)["text"].encode("utf-8", errors="surrogatepass")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f'{path}, line {number}, must be a JSON object with a string "text".'
             ) from error

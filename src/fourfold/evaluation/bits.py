@@ -20,7 +20,7 @@ def windows(stream: Tensor, *, length: int, count: int) -> Tensor:
     if len(stream) < length:
         raise ValueError(f"A window of {length} tokens needs as many; the text has {len(stream)}.")
     count = min(count, len(stream) // length)
-    starts = torch.linspace(0, len(stream) - length, count).long()
+    starts = torch.arange(count) * (len(stream) - length) // max(1, count - 1)
     return torch.stack([stream[start : start + length] for start in starts]).long()
 
 

@@ -42,7 +42,8 @@ class ShortConvolution(Initialised):
             state = x.new_zeros(sequences, history, x.shape[-1])
         if cu_seqlens is None:
             extended = torch.cat([state, x], 1)
-            return self._convolve(extended), extended[:, extended.shape[1] - history :]
+            # A copy: a view would keep the whole input alive for as long as the state.
+            return self._convolve(extended), extended[:, extended.shape[1] - history :].clone()
 
         # Put each sequence's history in front of it, so that no filter reaches into its neighbour.
         lengths = cu_seqlens.diff()

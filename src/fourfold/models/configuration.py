@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,9 +23,7 @@ SIZES = {
 }
 """Integer fields and the least that each may be."""
 
-INCIDENTAL = frozenset(
-    {"_name_or_path", "architectures", "chunk_size", "dtype", "transformers_version", "use_cache"}
-)
+RUNNING = frozenset({"chunk_size", "use_cache"})
 """Fields that may differ between two configurations of one model."""
 
 
@@ -121,10 +118,10 @@ class FourfoldConfig(PreTrainedConfig):
         return self.value_dim // 4 if self.atpm_key_dim is None else self.atpm_key_dim
 
     def identity(self) -> dict[str, Any]:
-        """The fields that decide what a model computes, as JSON values; not those that say where it
-        came from or how it is run."""
-        fields = json.loads(json.dumps(self.to_dict(), default=str))
-        return {name: value for name, value in fields.items() if name not in INCIDENTAL}
+        """The fields that decide what a model computes; not those of transformers itself, nor those
+        that say how it is run."""
+        own = FourfoldConfig.__annotations__.keys() - RUNNING
+        return {name: getattr(self, name) for name in sorted(own)}
 
     def validate(self) -> None:
         """Refuse what no model can be built from; transformers calls this before saving, too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,27 @@ from matplotlib.figure import Figure
 
 from fourfold.files import write_atomically
 from fourfold.results import read_result
+
+FIELDS = {
+    "command",
+    "commit",
+    "finished",
+    "machine",
+    "model",
+    "options",
+    "parameters",
+    "seed",
+    "state_bytes",
+    "state_bytes_at_tokens",
+    "text_name",
+    "tokens_per_step",
+    "train_loss_nats",
+    "train_tokens_per_second",
+    "validation_bits_per_byte",
+    "validation_curve",
+    "versions",
+}
+"""What a page is drawn from."""
 
 COLOURS = ("#0b6e6e", "#c4622d", "#5a5fb0", "#8a8a3a")
 DASHES = ("-", "--", "-.", ":")
@@ -41,8 +63,12 @@ def read_comparison(folder: Path) -> list[dict[str, Any]]:
         FileNotFoundError: there is none.
         ValueError: one of them is no result file.
     """
-    results = [read_result(path) for path in sorted(folder.glob("*/result.json"))]
-    found = [result for result in results if result is not None]
+    found = []
+    for path in sorted(folder.glob("*/result.json")):
+        result = read_result(path) or {}
+        if missing := FIELDS - result.keys():
+            raise ValueError(f"{path} is no result of a comparison: it lacks {min(missing)}.")
+        found.append(result)
     if not found:
         raise FileNotFoundError(f"{folder} holds no results; run fourfold compare first.")
     return sorted(found, key=lambda result: result["validation_bits_per_byte"])
@@ -91,7 +117,7 @@ def markdown_table(results: Sequence[dict[str, Any]]) -> str:
 
 def _page(results: Sequence[dict[str, Any]]) -> str:
     first = results[0]
-    text, training = first["text"], first["options"]["training"]
+    training = first["options"]["training"]
     header, *rows = table_rows(results)
     body = "\n".join(
         f"<tr{' class=best' if index == 0 else ''}>"
@@ -112,7 +138,7 @@ def _page(results: Sequence[dict[str, Any]]) -> str:
 <body>
 <h1>Which memory predicts this text best?</h1>
 <p class="lead">{len(results)} language models of equal size, trained from scratch on
-{tokens:,} bytes of <strong>{html.escape(text["name"])}</strong>, the same for each,
+{tokens:,} bytes of <strong>{html.escape(first["text_name"])}</strong>, the same for each,
 and measured on text that none of them saw.</p>
 <div class="scroll"><table>
 <thead><tr>{"".join(f"<th>{html.escape(cell)}</th>" for cell in header)}</tr></thead>
@@ -122,14 +148,15 @@ and measured on text that none of them saw.</p>
 </table></div>
 <p>Fewer bits per byte are better. A state is what a model carries from token to token for one
 sequence; that of a Transformer grows with every token, the others keep their size. Speed is that of
-this machine, with {first["machine"]["threads"]} threads. One seed and a short training: differences
-of a few hundredths may be chance.</p>
+this machine, with {first["machine"]["threads"]} threads. One seed, one learning rate
+({training["learning_rate"]:g}) for all and a short training: differences of a few hundredths may be
+chance, and a model that wants another rate is not shown at its best.</p>
 <h2>Validation</h2>
 {_figure(results, _draw_validation, "Validation bits per byte against tokens trained on")}
 <h2>Training</h2>
 {_figure(results, _draw_training, "Training loss in bits per token against tokens trained on")}
 <h2>To run it again</h2>
-<pre>{html.escape(" ".join(first["command"]))}</pre>
+<pre>{html.escape(shlex.join(first["command"]))}</pre>
 <p>Seed {first["seed"]}; commit {html.escape(str(first["commit"] or "unknown"))};
 {html.escape(versions)}; finished {html.escape(first["finished"])}. All figures on this page are
 drawn from the <code>result.json</code> files beside it.</p>

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -24,9 +23,9 @@ _UNSIGNED = "0" * 64
 
 
 def write_session_file(
-    path: str | os.PathLike[str], tensors: dict[str, Tensor], description: dict[str, Any]
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], description: str
 ) -> None:
-    """Write ``tensors`` and a JSON ``description``; replaces ``path`` atomically.
+    """Write ``tensors`` and a ``description`` in JSON; replaces ``path`` atomically.
 
     Raises:
         OSError: nothing could be written; a file that stood there is as before.
@@ -34,7 +33,7 @@ def write_session_file(
     metadata = {
         "format": FORMAT,
         "format_version": VERSION,
-        "description": json.dumps(description),
+        "description": description,
         "checksum": _UNSIGNED,
     }
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -47,8 +46,8 @@ def write_session_file(
     )
 
 
-def read_session_file(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the description, after every byte has been checked.
+def read_session_file(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str]:
+    """The tensors and the description in JSON, after every byte has been checked.
 
     Raises:
         FileNotFoundError: no such file.
@@ -70,7 +69,7 @@ def read_session_file(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], 
     if data.count(signed) != 1 or hashlib.sha256(unsigned).hexdigest() != checksum:
         raise ValueError(f"{path} is damaged: its checksum does not match its contents.")
     try:
-        return safetensors.torch.load(data), json.loads(metadata["description"])
+        return safetensors.torch.load(data), metadata["description"]
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a readable session file: {error}.") from error
 

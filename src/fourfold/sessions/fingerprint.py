@@ -22,13 +22,18 @@ def weights_of(model: FourfoldForCausalLM) -> str:
 
 
 def tokenizer_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of the tokenizer's kind, vocabulary, special tokens and, if fast, its whole rules."""
+    """SHA-256 of the tokenizer's kind, vocabulary, special tokens and, if fast, its rules.
+
+    How batches are padded or truncated is left out: it can change between two calls.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules = {} if backend is None else json.loads(backend.to_str())
     description = {
         "class": type(tokenizer).__name__,
         "vocabulary": sorted(tokenizer.get_vocab().items()),
         "special tokens": {name: str(x) for name, x in tokenizer.special_tokens_map.items()},
-        "rules": None if backend is None else backend.to_str(),
+        "special tokens are text": getattr(tokenizer, "split_special_tokens", False),
+        "rules": {name: x for name, x in rules.items() if name not in ("padding", "truncation")},
     }
     return hashlib.sha256(json.dumps(description).encode()).hexdigest()
 

@@ -62,6 +62,6 @@ def limit_state_norm(cache: FourfoldCache, max_state_norm: float) -> list[GuardE
 def overflow_message(token: int, where: str) -> str:
     """The sentence for a state that has overflowed."""
     return (
-        f"The memory overflowed within {token} tokens ({where} is infinite or NaN); the session is "
-        "as it was before this call. Give the session a max_state_norm to keep states bounded."
+        f"The memory overflowed within {token} tokens ({where} is infinite or NaN); the text that "
+        "did this was not read. A session with a lower max_state_norm keeps its states bounded."
     )

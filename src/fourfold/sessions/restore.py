@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.sessions.description import SessionDescription
 from fourfold.sessions.fingerprint import differences, tokenizer_of, weights_of
 
 
@@ -26,7 +26,7 @@ def check_finite(tensors: dict[str, Tensor], where: str) -> None:
 
 def check_owner(
     path: str | os.PathLike[str],
-    description: dict[str, Any],
+    description: SessionDescription,
     model: FourfoldForCausalLM,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
@@ -35,35 +35,42 @@ def check_owner(
     Raises:
         ValueError: saying what differs.
     """
-    found = differences(model.config.identity(), description["model_configuration"])
-    if not found and description["model_weights"] != weights_of(model):
+    found = differences(model.config.identity(), description.model_configuration)
+    if description.model_dtype != str(model.dtype):
+        found.append(
+            f"the type of the weights, {description.model_dtype} in the file and {model.dtype} in "
+            "the model"
+        )
+    elif not found and description.model_weights != weights_of(model):
         found.append("the weights, though the configuration is the same")
-    if description["tokenizer"] != tokenizer_of(tokenizer):
+    if description.tokenizer != tokenizer_of(tokenizer):
         found.append("the tokenizer")
     if found:
         raise ValueError(f"{path} belongs to another model; different are: {'; '.join(found)}.")
 
 
 def restore_cache(
-    tensors: dict[str, Tensor], tokens_seen: int, model: FourfoldForCausalLM
+    path: str | os.PathLike[str],
+    tensors: dict[str, Tensor],
+    tokens_seen: int,
+    model: FourfoldForCausalLM,
 ) -> FourfoldCache:
     """A cache from named tensors, each checked against the empty state of its layer.
 
     Raises:
         ValueError: a tensor is missing, too many, or of the wrong shape or type.
     """
-    if not isinstance(tokens_seen, int) or tokens_seen < 0:
-        raise ValueError(f"The session file says that {tokens_seen!r} tokens were seen.")
     cache = model.new_cache()
     cache.tokens_seen = tokens_seen
-    tensors = dict(tensors)
+    unused = set(tensors)
     for index, layer in enumerate(model.memories() if tokens_seen else []):
         empty = layer.initial_state(1, dtype=model.dtype)
         found, lengths = {}, set()
         for name, expected in empty.named_tensors().items():
-            tensor = tensors.pop(f"layers.{index}.{name}", None)
-            if tensor is None:
-                raise ValueError(f"The session file lacks layers.{index}.{name}.")
+            full_name = f"layers.{index}.{name}"
+            if full_name not in tensors:
+                raise ValueError(f"{path} lacks {full_name}.")
+            tensor = tensors[full_name]
             # A size of 0 in the empty state is one that grows, equally in all tensors of a layer.
             fits = tensor.ndim == expected.ndim and tensor.dtype == expected.dtype
             for size, own in zip(tensor.shape, expected.shape, strict=False):
@@ -71,12 +78,32 @@ def restore_cache(
                 lengths.update([size] if own == 0 else [])
             if not fits or len(lengths) > 1:
                 raise ValueError(
-                    f"The session file holds layers.{index}.{name} of shape {tuple(tensor.shape)} "
-                    f"and {tensor.dtype}; the model's has {tuple(expected.shape)} and "
-                    f"{expected.dtype} (0 for a length)."
+                    f"{path} holds {full_name} of shape {tuple(tensor.shape)} and {tensor.dtype}; "
+                    f"the model's has {tuple(expected.shape)}, 0 for any length, and "
+                    f"{expected.dtype}."
                 )
             found[name] = tensor.to(model.device)
+            unused.discard(full_name)
         cache.states[index] = type(empty)(**found)
-    if tensors:
-        raise ValueError(f"The session file holds tensors of no layer: {', '.join(tensors)}.")
+    if unused:
+        raise ValueError(f"{path} holds tensors of no layer: {', '.join(sorted(unused))}.")
     return cache
+
+
+def restore_logits(
+    path: str | os.PathLike[str], logits: Tensor | None, model: FourfoldForCausalLM
+) -> Tensor:
+    """The logits of the next token, checked against the model.
+
+    Raises:
+        ValueError: they are missing, of the wrong shape or type, or not finite.
+    """
+    if logits is None:
+        raise ValueError(f"{path} lacks the logits of the next token.")
+    if logits.shape != (model.config.vocab_size,) or logits.dtype != model.dtype:
+        raise ValueError(
+            f"{path} holds logits of shape {tuple(logits.shape)} and {logits.dtype}; the model's "
+            f"have ({model.config.vocab_size},) and {model.dtype}."
+        )
+    check_finite({"the logits": logits}, str(path))
+    return logits.to(model.device)

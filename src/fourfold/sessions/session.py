@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.sessions.description import SessionDescription
 from fourfold.sessions.file import read_session_file, write_session_file
 from fourfold.sessions.fingerprint import tokenizer_of, weights_of
 from fourfold.sessions.guard import (
@@ -28,7 +29,12 @@ from fourfold.sessions.guard import (
     limit_state_norm,
     overflow_message,
 )
-from fourfold.sessions.restore import check_finite, check_owner, restore_cache
+from fourfold.sessions.restore import (
+    check_finite,
+    check_owner,
+    restore_cache,
+    restore_logits,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +86,7 @@ class Session:
         if max_state_norm is not None and not max_state_norm > 0:
             raise ValueError(f"max_state_norm must be positive or None; got {max_state_norm}.")
         self.model, self.tokenizer = model, tokenizer
-        self.max_state_norm = max_state_norm
+        self.max_state_norm = None if max_state_norm is None else float(max_state_norm)
         self.guard_events: list[GuardEvent] = []
         self.created = _now()
         self._cache = model.new_cache()
@@ -152,8 +158,8 @@ class Session:
             ValueError: nothing to go on from, or an option out of range.
             StateOverflowError: without a guard, when a state overflows.
         """
-        if max_new_tokens < 0:
-            raise ValueError(f"max_new_tokens must be 0 or more; got {max_new_tokens}.")
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens must be an integer from 0; got {max_new_tokens!r}.")
         warpers = _warpers(temperature, top_k, top_p) if do_sample else None
         self.read(prompt)
         if self._next_logits is None:
@@ -168,7 +174,8 @@ class Session:
     ) -> Iterator[int]:
         ends = _end_tokens(self.model)
         for _ in range(max_new_tokens):
-            assert self._next_logits is not None
+            if self._next_logits is None:
+                raise ValueError("The session was rolled back to before anything was read.")
             if warpers is None:
                 token = int(self._next_logits.argmax())
             else:
@@ -180,18 +187,26 @@ class Session:
             yield token
 
     def _decode(self, tokens: Iterator[int]) -> Iterator[str]:
-        """Text piece by piece; a character of several tokens is held back until it is whole."""
-        seen: list[int] = []
-        shown = text = ""
+        """Text piece by piece; a character of several tokens is held back until it is whole.
+
+        Each piece is decoded behind the one before it, for some tokenizers write a token in another
+        way at the start of a text.
+        """
+        shown: list[int] = []
+        held: list[int] = []
         for token in tokens:
-            seen.append(token)
-            text = self.tokenizer.decode(seen)
-            whole = text.rstrip("\ufffd")
-            if len(whole) > len(shown):
-                yield whole[len(shown) :]
-                shown = whole
-        if len(text) > len(shown):
-            yield text[len(shown) :]
+            held.append(token)
+            piece = self._behind(shown, held)
+            # No character is longer than four tokens, so what is still broken then stays broken.
+            if piece and (len(held) >= 4 or not piece.endswith("\ufffd")):
+                yield piece
+                shown, held = held, []
+        if held and (piece := self._behind(shown, held)):
+            yield piece
+
+    def _behind(self, shown: list[int], held: list[int]) -> str:
+        """What ``held`` adds to the text of ``shown``."""
+        return self.tokenizer.decode(shown + held)[len(self.tokenizer.decode(shown)) :]
 
     def fork(self) -> Session:
         """A second session that goes on from here on its own; costs no memory until it does."""
@@ -227,17 +242,18 @@ class Session:
         if self._next_logits is not None:
             tensors[_LOGITS] = self._next_logits
         check_finite(tensors, "The memory")
-        description = {
-            "model_configuration": self.model.config.identity(),
-            "model_weights": weights_of(self.model),
-            "tokenizer": tokenizer_of(self.tokenizer),
-            "tokens_seen": self.tokens_seen,
-            "created": self.created,
-            "saved": _now(),
-            "max_state_norm": self.max_state_norm,
-            "guard_events": [asdict(event) for event in self.guard_events],
-        }
-        write_session_file(path, tensors, description)
+        description = SessionDescription(
+            model_configuration=self.model.config.identity(),
+            model_dtype=str(self.model.dtype),
+            model_weights=weights_of(self.model),
+            tokenizer=tokenizer_of(self.tokenizer),
+            tokens_seen=self.tokens_seen,
+            created=self.created,
+            saved=_now(),
+            max_state_norm=self.max_state_norm,
+            guard_events=self.guard_events,
+        )
+        write_session_file(path, tensors, description.model_dump_json())
 
     @classmethod
     def load(
@@ -253,21 +269,20 @@ class Session:
             ValueError: a sentence that says what is wrong: no session file, damaged, NaN inside, or
                 of another model or tokenizer and in what they differ.
         """
-        tensors, description = read_session_file(path)
+        tensors, text = read_session_file(path)
         try:
-            session = cls(model, tokenizer, max_state_norm=description["max_state_norm"])
-            check_owner(path, description, model, tokenizer)
-            session.created = description["created"]
-            session.guard_events = [GuardEvent(**event) for event in description["guard_events"]]
-            check_finite(tensors, str(path))
-            next_logits = tensors.pop(_LOGITS, None)
-            session._cache = restore_cache(tensors, description["tokens_seen"], model)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a readable session file: {error}.") from error
-        if next_logits is not None:
-            if next_logits.shape != (model.config.vocab_size,):
-                raise ValueError(f"{path} holds logits of shape {tuple(next_logits.shape)}.")
-            session._next_logits = next_logits.to(model.device)
+            description = SessionDescription.model_validate_json(text)
+        except ValueError as error:
+            raise ValueError(f"{path} is no readable session file: {error}") from error
+        check_owner(path, description, model, tokenizer)
+        session = cls(model, tokenizer, max_state_norm=description.max_state_norm)
+        session.created = description.created
+        session.guard_events = description.guard_events
+        next_logits = tensors.pop(_LOGITS, None)
+        session._cache = restore_cache(path, tensors, description.tokens_seen, model)
+        check_finite(tensors, str(path))
+        if description.tokens_seen:
+            session._next_logits = restore_logits(path, next_logits, model)
         return session
 
     def _encode(self, text: str | Sequence[int]) -> list[int]:

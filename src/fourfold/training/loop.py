@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fourfold.layers.short_convolution import ShortConvolution
 from fourfold.models import FourfoldForCausalLM
 
 
@@ -22,7 +23,7 @@ class TrainingOptions:
         batch_size: windows a step.
         sequence_length: tokens a window; each is read from an empty memory.
         learning_rate: at the peak; it rises over warmup_steps and falls on a cosine to a tenth.
-        weight_decay: on matrices; not on embeddings, gains, biases and decays.
+        weight_decay: on matrices; not on embeddings, gains, biases, decays and short filters.
         gradient_clip: bound on the norm of the gradient.
         seed: of the windows drawn.
     """
@@ -96,16 +97,21 @@ def train(
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Matrices with decay; embeddings, gains, biases, decays and filters without."""
-    embeddings = {
-        id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)
+    """Matrices with decay; embeddings, gains, biases, decays and short filters without."""
+    spared = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, (nn.Embedding, ShortConvolution))
+        for parameter in module.parameters(recurse=False)
     }
-    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
-    matrices = linear - embeddings
-    parameters = list(model.parameters())
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        matrix = parameter.ndim >= 2 and id(parameter) not in spared
+        (decayed if matrix else free).append(parameter)
     return [
-        {"params": [p for p in parameters if id(p) in matrices], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if id(p) not in matrices], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": free, "weight_decay": 0.0},
     ]
 
 
