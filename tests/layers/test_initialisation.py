@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from fourfold import FourfoldConfig, FourfoldForCausalLM
 from fourfold.layers import ATPM, LSTM, GatedDeltaNet
 from fourfold.layers.decay import Decay
 
@@ -45,11 +47,36 @@ def test_proposals_start_short_but_their_gradients_do_not_vanish():
     assert layer.a_k.grad.abs().max() > 0
 
 
-def test_the_forget_gate_of_an_lstm_starts_open():
-    layer = LSTM(hidden_size=6)
-    gates = (layer.cell.bias_ih_l0 + layer.cell.bias_hh_l0).unflatten(0, (4, 6))
-    assert torch.equal(gates[1], torch.ones(6))
-    assert torch.equal(gates[[0, 2, 3]], torch.zeros(3, 6))
+def started(kind):
+    """The first layer alone and inside a model, which initialises it by transformers' rules."""
+    sizes = dict(hidden_size=32, num_attention_heads=2, layer_types=[kind], initializer_range=0.05)
+    model = FourfoldForCausalLM(FourfoldConfig(**sizes, decay_init="log_spaced"))
+    return next(model.memories())
+
+
+@pytest.mark.parametrize("layer", [lambda: LSTM(hidden_size=32), lambda: started("lstm")])
+def test_the_forget_gate_of_an_lstm_starts_open(layer):
+    cell = layer().cell
+    gates = (cell.bias_ih_l0 + cell.bias_hh_l0).unflatten(0, (4, 32))
+    assert torch.equal(gates[1], torch.ones(32))
+    assert torch.equal(gates[[0, 2, 3]], torch.zeros(3, 32))
+    for weight in (cell.weight_ih_l0, cell.weight_hh_l0):
+        assert 0.95 * 32**-0.5 < weight.abs().max() <= 32**-0.5
+
+
+def test_a_model_starts_its_layers_as_they_start_themselves():
+    layer = started("atpm")
+    assert torch.equal(layer.controller.weight, torch.zeros(4, 32))
+    assert torch.equal(layer.controller.bias, torch.zeros(4))
+    assert abs(float(layer.c.detach().std()) - 0.05) < 0.01
+    assert abs(float(layer.a_v.detach().std()) - layer.a_v.shape[-1] ** -0.5) < 0.03
+    assert abs(float(layer.in_proj.weight.detach().std()) - 0.05) < 0.005
+    assert layer.convolution.weight.abs().max() > 0.4
+    tokens = -1 / layer.decay(torch.zeros(1, 1, 32))[0].detach().flatten()
+    torch.testing.assert_close(tokens, torch.tensor([4.0, 4096.0]), rtol=1e-2, atol=0)
+    comba = started("comba")
+    assert torch.equal(comba.correction, torch.full((2,), 0.02))
+    assert torch.equal(comba.feedback, torch.ones(2))
 
 
 def test_a_seed_decides_the_weights():

@@ -104,6 +104,14 @@ def test_packed_sequences_equal_each_alone_on_warm_states_too(name, lengths):
         assert_same(further[:, own], layer(x[:, own], alone_state)[0])
 
 
+def test_offsets_of_32_bits_are_as_good(layer):
+    x, offsets = tokens(1, 9), torch.tensor([0, 4, 4, 9])
+    y, state = layer(x, cu_seqlens=offsets)
+    again, _ = layer(x, cu_seqlens=offsets.int())
+    assert_same(again, y)
+    assert state.sequences == 3
+
+
 def test_padding_anywhere_is_as_if_it_were_not_there(layer):
     x = tokens(3, 15)
     mask = torch.ones(3, 15, dtype=torch.long)
@@ -208,6 +216,18 @@ def test_refusals_are_sentences(layer):
         layer(tokens(2, 3), mask=torch.ones(2, 4))
     with pytest.raises(ValueError, match="exclude each other"):
         layer(tokens(1, 3), mask=torch.ones(1, 3), cu_seqlens=torch.tensor([0, 3]))
+    for offsets in ([0, 5, 3, 6], [3, 6], [0, 5]):
+        with pytest.raises(ValueError, match="cu_seqlens must start at 0, never decrease"):
+            layer(tokens(1, 6), cu_seqlens=torch.tensor(offsets))
+    with pytest.raises(ValueError, match="B must be 1"):
+        layer(tokens(2, 3), cu_seqlens=torch.tensor([0, 3]))
+    with pytest.raises(TypeError, match="cu_seqlens must be an int32 or int64 tensor"):
+        layer(tokens(1, 3), cu_seqlens=[0, 3])
+    _, state = layer(tokens(3, 2))
+    with pytest.raises(ValueError, match="state must be of N = 2 sequences"):
+        layer(tokens(2, 3), state)
+    with pytest.raises(ValueError, match="state must be of N = 2 sequences"):
+        layer(tokens(1, 3), state, cu_seqlens=torch.tensor([0, 1, 3]))
 
 
 def test_window_bounds_the_memory_of_attention():

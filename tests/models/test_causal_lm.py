@@ -166,6 +166,46 @@ def test_two_generations_from_one_cached_prompt_do_not_disturb_each_other(model)
     )
 
 
+@pytest.mark.parametrize("options", [dict(num_beams=3), dict(num_return_sequences=3)])
+@torch.no_grad()
+def test_a_cached_prompt_serves_beams_and_several_answers(model, options):
+    prompt = random_tokens(2, 10)
+    cache = model.new_cache()
+    model(prompt[:, :6], cache=cache)
+    options = dict(max_new_tokens=6, do_sample="num_beams" not in options) | options
+
+    def answer(**given):
+        torch.manual_seed(0)
+        return model.generate(prompt, **given, **options)
+
+    assert torch.equal(answer(**{CACHE_NAME: cache}), answer())
+    assert cache.batch_size == 2
+
+
+@torch.no_grad()
+def test_new_tokens_alone_can_follow_a_cached_prompt_with_a_mask_over_both():
+    model, prompt = build("hybrid of all"), random_tokens(1, 10)
+    cache = model.new_cache()
+    model(prompt[:, :7], cache=cache)
+    options = dict(max_new_tokens=6, do_sample=False)
+    answer = model.generate(
+        prompt[:, 7:], attention_mask=torch.ones(1, 10), **{CACHE_NAME: cache}, **options
+    )
+    assert torch.equal(answer[:, 3:], model.generate(prompt, **options)[:, 10:])
+
+
+@torch.no_grad()
+def test_a_cached_prompt_without_a_new_token_is_refused():
+    model, prompt = build("atpm"), random_tokens(1, 7)
+    cache = model.new_cache()
+    model(prompt, cache=cache)
+    for short in (prompt, prompt[:, :4]):
+        with pytest.raises(ValueError, match="has seen 7 tokens, and the prompt holds only"):
+            model.generate(short, max_new_tokens=3, **{CACHE_NAME: cache})
+    with pytest.raises(ValueError, match="use_cache=False asks to go without one"):
+        model.generate(random_tokens(1, 9), use_cache=False, **{CACHE_NAME: cache})
+
+
 @torch.no_grad()
 def test_sampling_is_decided_by_the_seed(model):
     ids = random_tokens(2, 5)
@@ -214,6 +254,40 @@ def test_gradient_checkpointing_gives_the_same_gradients(model):
         torch.testing.assert_close(gradient, expected)
 
 
+@pytest.mark.parametrize("reentrant", (False, True))
+def test_checkpointing_never_loses_the_gradient_of_a_carried_state(reentrant):
+    model, ids = build("atpm").train(), random_tokens(1, 24)
+
+    def gradient():
+        model.zero_grad()
+        cache = model.new_cache()
+        model(ids[:, :12], cache=cache)
+        model(ids[:, 12:], labels=ids[:, 12:], cache=cache).loss.backward()
+        return model.model.embed_tokens.weight.grad.clone()
+
+    expected = gradient()
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if reentrant:
+        with pytest.raises(ValueError, match="Reentrant gradient checkpointing loses the gradient"):
+            gradient()
+    else:
+        torch.testing.assert_close(gradient(), expected)
+
+
+def test_accumulated_gradients_are_divided_by_the_number_that_the_trainer_gives():
+    model, ids = build("atpm"), random_tokens(2, 9)
+    loss = model(ids, labels=ids).loss
+    torch.testing.assert_close(model(ids, labels=ids, num_items_in_batch=64).loss, loss * 16 / 64)
+    assert model.accepts_loss_kwargs
+
+
+def test_arguments_that_it_does_not_know_are_not_swallowed():
+    model, ids = build("atpm"), random_tokens(1, 9)
+    for unknown in ("position_ids", "atention_mask", "cu_seq_lens_q"):
+        with pytest.raises(TypeError, match=unknown):
+            model(ids, **{unknown: ids})
+
+
 def test_every_parameter_takes_part_in_training(model):
     ids = random_tokens(2, 20)
     model(ids, labels=ids).loss.backward()
@@ -257,6 +331,21 @@ def test_compiled_by_inductor_equals_eager():
     torch.testing.assert_close(
         compiled(ids, use_cache=False).logits, model(ids, use_cache=False).logits, **TOLERANCE
     )
+
+
+@torch.no_grad()
+def test_compiled_steps_on_a_warm_memory_equal_eager():
+    torch._dynamo.reset()
+    model, ids = build("atpm"), random_tokens(2, 12)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    cache, other = model.new_cache(), model.new_cache()
+    model(ids[:, :8], cache=cache)
+    model(ids[:, :8], cache=other)
+    for t in range(8, 12):
+        step = ids[:, t : t + 1]
+        torch.testing.assert_close(
+            compiled(step, cache=cache).logits, model(step, cache=other).logits, **TOLERANCE
+        )
 
 
 def test_compiled_training_step_equals_eager():

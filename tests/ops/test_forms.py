@@ -47,15 +47,13 @@ def test_chunked_form_equals_token_loop(shape, T, chunk_size):
     assert (results["state"] - reference["state"]).abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("T", LENGTHS)
-def test_chunked_form_in_float32_is_within_1e_4_of_the_float64_loop(T):
-    inputs, state, reference = oracle("views of unequal width", T)
-    results = run(
-        atpm,
-        leaves(inputs, torch.float32),
-        leaves({"E": state}, torch.float32)["E"],
-        form="chunked",
-    )
+@pytest.mark.parametrize("chunk_size", (16, 32, 64))
+def test_chunked_form_in_float32_is_within_1e_4_of_the_float64_loop(shape, T, chunk_size):
+    inputs, state, reference = oracle(shape, T)
+    inputs, state = leaves(inputs, torch.float32), leaves({"E": state}, torch.float32)["E"]
+    results = run(atpm, inputs, state, form="chunked", chunk_size=chunk_size)
     assert_close(results, reference, 1e-4)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from inputs import assert_close, atpm_inputs, doubling_stream, leaves, random_state, run
 
-from fourfold.ops import atpm
+from fourfold.ops import atpm, delta_rule
 
 
 def test_100_000_tokens_without_decay_stay_finite(record_property):
@@ -61,3 +62,20 @@ def test_the_doubling_stream_overflows_float32_in_about_256_tokens():
         assert early.norm() > 1e25
         _, late = atpm(**doubling_stream(300), form=form)
         assert not torch.isfinite(late).all()
+
+
+@pytest.mark.parametrize("form", ("sequential", "chunked"))
+def test_autocast_does_not_reach_into_the_state(form):
+    # Adding ones: in bfloat16 the sum would stop growing at 256 additions of one.
+    ones = torch.ones(1, 3000, 1, 1)
+    gate = torch.ones(1, 3000, 1)
+    rule = dict(q=ones, s=ones, d=ones, e=ones, log_alpha=0 * gate, erase=0 * gate, write=gate)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, state = delta_rule(**rule, form=form)
+    assert state.dtype == torch.float32
+    assert float(state) == 3000
+    inputs = atpm_inputs(T=200, dtype=torch.float32)
+    y, _ = atpm(**inputs, form=form)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed, _ = atpm(**inputs, form=form)
+    assert torch.equal(mixed, y)

@@ -108,9 +108,7 @@ def test_check_refuses_values():
 
     atpm(**inputs, check=True)
     refuse(ValueError, "v must be finite", "1 NaN", inputs=inputs, **spoiled("v", float("nan")))
-    refuse(
-        ValueError, "log_alpha must lie in [-inf, 0]", inputs=inputs, **spoiled("log_alpha", 0.5)
-    )
+    refuse(ValueError, "log_alpha must be at most 0", inputs=inputs, **spoiled("log_alpha", 0.5))
     refuse(ValueError, "rho must lie in [0, 1]", inputs=inputs, **spoiled("rho", 1.5))
     refuse(ValueError, "lam must lie in [0, 1]", inputs=inputs, **spoiled("lam", -0.5))
     refuse(ValueError, "s must hold unit vectors", inputs=inputs, s=2 * inputs["s"], check=True)

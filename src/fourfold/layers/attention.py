@@ -16,6 +16,9 @@ NOWHERE = -1  # the position of a slot that holds nothing
 class Attention(MemoryLayer[AttentionState]):
     """Causal multi-head attention; its memory grows with every token unless a window bounds it.
 
+    Packed sequences are laid out in rows of the longest, so very unequal ones cost more than their
+    tokens.
+
     Args:
         hidden_size: size of x.
         num_heads: query heads.

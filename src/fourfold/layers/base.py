@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fourfold.layers.packing import offsets_of, pack, unpack
 from fourfold.layers.state import State
+from fourfold.ops.checks import sequence_lengths
 
 
 class Initialised(nn.Module):
@@ -69,12 +70,20 @@ class MemoryLayer(Initialised, ABC, Generic[State]):
             y (B, T, hidden_size) and the new state.
 
         Raises:
-            ValueError: wrong shapes, or both mask and cu_seqlens.
+            TypeError, ValueError: a sentence that names the argument: wrong shapes, offsets that do
+                not fit, a state of other sequences, or both mask and cu_seqlens.
         """
         if x.ndim != 3 or x.shape[-1] != self.hidden_size:
             raise ValueError(
                 f"x must have shape (B, T, hidden_size) = (B, T, {self.hidden_size}); "
                 f"got {tuple(x.shape)}."
+            )
+        lengths = sequence_lengths(cu_seqlens, *x.shape[:2])
+        sequences = x.shape[0] if lengths is None else len(lengths)
+        if state is not None and state.sequences != sequences:
+            raise ValueError(
+                f"state must be of N = {sequences} sequences, as many as x; "
+                f"got one of {state.sequences}."
             )
         if mask is None:
             return self.process(x, state, cu_seqlens)

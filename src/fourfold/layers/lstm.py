@@ -8,9 +8,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fourfold.layers.base import MemoryLayer
+from fourfold.layers.base import Initialised, MemoryLayer
 from fourfold.layers.packing import mask_of, pack, unpack
 from fourfold.layers.state import LSTMState
+
+
+class Cell(Initialised, nn.LSTM):
+    """torch's LSTM, with its own start: weights as torch draws them, the forget gate open."""
+
+    def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
+        bound = self.hidden_size**-0.5
+        for name, parameter in self.named_parameters():
+            value = torch.empty_like(parameter).uniform_(-bound, bound)
+            if name.startswith("bias"):
+                value.zero_()
+            if name == "bias_ih_l0":
+                value[self.hidden_size : 2 * self.hidden_size] = 1.0
+            yield parameter, value
+
+    def reset_parameters(self, std: float = 0.02) -> None:
+        # nn.LSTM calls this while it is still being built.
+        with torch.no_grad():
+            for parameter, value in self.initial_values(std):
+                parameter.copy_(value)
 
 
 class LSTM(MemoryLayer[LSTMState]):
@@ -22,18 +42,7 @@ class LSTM(MemoryLayer[LSTMState]):
     def __init__(self, *, hidden_size: int) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.cell = nn.LSTM(hidden_size, hidden_size, batch_first=True)
-        self.reset_parameters()
-
-    def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
-        bound = self.hidden_size**-0.5
-        for name, parameter in self.cell.named_parameters():
-            value = torch.empty_like(parameter).uniform_(-bound, bound)
-            if name.startswith("bias"):
-                value.zero_()
-            if name == "bias_ih_l0":
-                value[self.hidden_size : 2 * self.hidden_size] = 1.0
-            yield parameter, value
+        self.cell = Cell(hidden_size, hidden_size, batch_first=True)
 
     def process(
         self, x: Tensor, state: LSTMState | None, cu_seqlens: Tensor | None

@@ -33,6 +33,11 @@ class LayerState:
         return self.map(lambda x: x.index_select(0, index.to(x.device)))
 
     @property
+    def sequences(self) -> int:
+        """N."""
+        return len(next(iter(self.named_tensors().values())))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all tensors together."""
         return sum(x.numel() * x.element_size() for x in self.named_tensors().values())

@@ -6,6 +6,7 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import wraps
 from typing import Any
 
 import torch
@@ -144,6 +145,7 @@ class FourfoldModel(FourfoldPreTrainedModel):
             # Padding is taken out before any layer sees it.
             x, cu_seqlens = pack(x, mask), offsets_of(mask)
 
+        self._refuse_reentrant_checkpointing(cache)
         states = [None] * len(self.layers) if cache is None else cache.states
         hidden: list[Tensor] = []
         new_states: list[LayerState | None] = []
@@ -166,6 +168,23 @@ class FourfoldModel(FourfoldPreTrainedModel):
             **{CACHE_NAME: cache if use_cache else None},
         )
 
+    def _refuse_reentrant_checkpointing(self, cache: FourfoldCache | None) -> None:
+        """Reentrant checkpointing loses the gradient of a state that is carried on.
+
+        Raises:
+            ValueError: saying what to do instead.
+        """
+        if not (self.training and self.is_gradient_checkpointing and torch.is_grad_enabled()):
+            return
+        if cache is None:
+            return
+        checkpoint = self.layers[0]._gradient_checkpointing_func
+        if getattr(checkpoint, "keywords", {}).get("use_reentrant", True):
+            raise ValueError(
+                "Reentrant gradient checkpointing loses the gradient of the state in the cache: "
+                'enable it with {"use_reentrant": False}, or train without a cache.'
+            )
+
     @staticmethod
     def _local_mask(mask: Tensor | None, x: Tensor, cache: FourfoldCache | None) -> Tensor | None:
         """(B, T) boolean, or None if every position is a token."""
@@ -185,6 +204,7 @@ class FourfoldModel(FourfoldPreTrainedModel):
 class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
     """``FourfoldModel`` with an output map: trains, generates, saves and loads like any other."""
 
+    accepts_loss_kwargs = True  # tells transformers' Trainer of num_items_in_batch
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: FourfoldConfig) -> None:
@@ -216,7 +236,7 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         cu_seqlens: Tensor | None = None,
         output_hidden_states: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **loss_kwargs: Any,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> CausalLMOutputWithPast:
         """``FourfoldModel.forward`` and the logits.
 
@@ -225,7 +245,8 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
                 first token of a sequence is not counted either: its predecessor is a stranger.
             logits_to_keep: only the last so many positions (0 for all), or the positions at these
                 indices.
-            loss_kwargs: what transformers' loss takes, such as ``num_items_in_batch``.
+            num_items_in_batch: divisor of the loss in place of the number of labels here, as
+                transformers' Trainer gives it when it accumulates gradients.
 
         Returns:
             loss if labels are given, logits (B, T, vocab_size), cache, hidden_states.
@@ -246,7 +267,9 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
             if cu_seqlens is not None:
                 starts = cu_seqlens[:-1][cu_seqlens.diff() > 0]
                 labels = labels.index_fill(1, starts.long(), -100)
-            loss = self.loss_function(logits, labels, self.config.vocab_size, **loss_kwargs)
+            loss = self.loss_function(
+                logits, labels, self.config.vocab_size, num_items_in_batch=num_items_in_batch
+            )
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -254,8 +277,30 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
             **{CACHE_NAME: getattr(outputs, CACHE_NAME)},
         )
 
+    @wraps(GenerationMixin.prepare_inputs_for_generation)
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        # A cache that has seen the whole prompt leaves nothing to predict from, and transformers
+        # would read some of it again.
+        if next_sequence_length is not None and next_sequence_length < 1:
+            raise ValueError(
+                f"The cache has seen {input_ids.shape[1] - next_sequence_length} tokens, and the "
+                f"prompt holds only {input_ids.shape[1]}: pass what it has seen followed by new "
+                "tokens, or only the new tokens with an attention_mask over both."
+            )
+        return super().prepare_inputs_for_generation(
+            input_ids, next_sequence_length=next_sequence_length, **kwargs
+        )
+
     def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        generation_config: Any,
+        model_kwargs: dict[str, Any],
+        generation_mode: Any,
+        batch_size: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         """Give ``generate`` a memory of our kind; one that the user passed is left as it is."""
         if generation_config.cache_implementation is not None:
@@ -263,7 +308,15 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
                 "cache_implementation has no meaning for a fourfold model, whose memory has one "
                 f"form; got {generation_config.cache_implementation!r}."
             )
-        if (given := model_kwargs.get(CACHE_NAME)) is not None:
-            model_kwargs[CACHE_NAME] = given.fork()
-        elif generation_config.use_cache is not False:
-            model_kwargs[CACHE_NAME] = self.new_cache()
+        given = model_kwargs.get(CACHE_NAME)
+        if given is None:
+            if generation_config.use_cache is not False:
+                model_kwargs[CACHE_NAME] = self.new_cache()
+            return
+        if generation_config.use_cache is False:
+            raise ValueError("A cache was given, but use_cache=False asks to go without one.")
+        fork = given.fork()
+        copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
+        if copies > 1 and fork.batch_size == batch_size:
+            fork.batch_repeat_interleave(copies)
+        model_kwargs[CACHE_NAME] = fork

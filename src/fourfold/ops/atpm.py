@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourfold.ops.checks import Shapes, check_finite, check_range, compute_dtype
+from fourfold.ops.checks import Shapes, check_finite, check_range
 from fourfold.ops.delta_rule import delta_rule
+from fourfold.ops.precision import compute_dtype, no_autocast
 from fourfold.ops.transport import recall, transport
 
 
@@ -82,10 +83,12 @@ def atpm(
     # The addresses are made in the precision of the state: half precision would break sᵀd = 1.
     dtype = compute_dtype([q, s, k, v, b, *controls.values()])
     s = s.to(dtype)
-    d = transport(s=s, b=b.to(dtype), rho=rho.to(dtype))
+    with no_autocast(s.device):
+        d = transport(s=s, b=b.to(dtype), rho=rho.to(dtype))
+        q = recall(q=q.to(dtype), d=d, lam=lam.to(dtype))
     strengths = torch.stack([beta_k, beta_v], -1)
     return delta_rule(
-        q=recall(q=q.to(dtype), d=d, lam=lam.to(dtype)),
+        q=q,
         s=s,
         d=d,
         e=torch.cat([k, v], -1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 import torch
@@ -62,12 +62,6 @@ class Shapes:
         names = layout.split()
         known = ", ".join(str(self.sizes.get(letter, letter)) for letter in names)
         return f"({', '.join(names)}) = ({known})"
-
-
-def compute_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
-    """float64 when any input is float64, else float32: states are never kept in half precision."""
-    wide = any(tensor.dtype == torch.float64 for tensor in tensors)
-    return torch.float64 if wide else torch.float32
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fourfold.ops.checks import Shapes, check_finite, check_range, compute_dtype, sequence_lengths
+from fourfold.ops.checks import Shapes, check_finite, sequence_lengths
 from fourfold.ops.chunked import chunked_delta_rule
+from fourfold.ops.precision import compute_dtype, no_autocast
 from fourfold.ops.sequential import sequential_delta_rule
 
 FORMS = ("auto", "sequential", "chunked")
@@ -99,7 +100,11 @@ def delta_rule(
     if check:
         given = {} if initial_state is None else {"initial_state": initial_state}
         check_finite(named | given)
-        check_range("log_alpha", log_alpha, float("-inf"), 0.0)
+        if bool((log_alpha > 0).any()):
+            raise ValueError(
+                "log_alpha must be at most 0, the logarithm of a retention in (0, 1]; "
+                f"got up to {float(log_alpha.max()):g}."
+            )
 
     dtype = compute_dtype([*named.values(), *([] if initial_state is None else [initial_state])])
     if initial_state is None:
@@ -111,35 +116,36 @@ def delta_rule(
     )
 
     longest = max(lengths, default=0) if lengths is not None else tokens
-    if form == "sequential" or (form == "auto" and longest <= 1):
-        y, state = sequential_delta_rule(
-            q=q,
-            s=s,
-            d=d,
-            e=e,
-            log_alpha=log_alpha,
-            erase=_per_column(erase, blocks),
-            write=_per_column(write, blocks),
-            state=state,
-            lengths=lengths,
-        )
-    else:
-        if blocks is None:
-            shared = erase.ndim == write.ndim == 3
-            blocks = [columns] if shared else [1] * columns
-        y, state = chunked_delta_rule(
-            q=q,
-            s=s,
-            d=d,
-            e=e,
-            log_alpha=log_alpha,
-            erase=_per_block(erase, blocks),
-            write=_per_block(write, blocks),
-            blocks=blocks,
-            state=state,
-            lengths=lengths,
-            chunk_size=chunk_size,
-        )
+    with no_autocast(e.device):
+        if form == "sequential" or (form == "auto" and longest <= 1):
+            y, state = sequential_delta_rule(
+                q=q,
+                s=s,
+                d=d,
+                e=e,
+                log_alpha=log_alpha,
+                erase=_per_column(erase, blocks),
+                write=_per_column(write, blocks),
+                state=state,
+                lengths=lengths,
+            )
+        else:
+            if blocks is None:
+                shared = erase.ndim == write.ndim == 3
+                blocks = [columns] if shared else [1] * columns
+            y, state = chunked_delta_rule(
+                q=q,
+                s=s,
+                d=d,
+                e=e,
+                log_alpha=log_alpha,
+                erase=_per_block(erase, blocks),
+                write=_per_block(write, blocks),
+                blocks=blocks,
+                state=state,
+                lengths=lengths,
+                chunk_size=chunk_size,
+            )
     return y.to(output_dtype), state if output_final_state else None
 
 
@@ -160,7 +166,8 @@ def _per_column(strength: Tensor, blocks: list[int] | None) -> Tensor:
         return strength[..., None]
     if blocks is None:
         return strength
-    return strength.repeat_interleave(torch.tensor(blocks, device=strength.device), -1)
+    parts = zip(strength.split(1, -1), blocks, strict=True)
+    return torch.cat([part.expand(*part.shape[:-1], width) for part, width in parts], -1)
 
 
 def _per_block(strength: Tensor, blocks: list[int]) -> list[Tensor]:
