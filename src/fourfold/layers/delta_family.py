@@ -167,3 +167,18 @@ class KeyValueLayer(DeltaFamilyLayer):
             gate=gate,
             chunk_size=chunk_size,
         )
+
+    def revision(
+        self, streams: dict[str, Tensor], *, log_alpha: Tensor, beta: Tensor
+    ) -> dict[str, Tensor]:
+        """The plain delta rule's coordinates: unit keys and queries, written where it was read."""
+        k = unit(streams["k"])
+        return {
+            "q": unit(streams["q"]) * self.address_dim**-0.5,
+            "s": k,
+            "d": k,
+            "e": streams["v"],
+            "log_alpha": log_alpha,
+            "erase": beta,
+            "write": beta,
+        }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes, unit
+from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes
 
 
 class DeltaNet(KeyValueLayer):
@@ -25,14 +26,5 @@ class DeltaNet(KeyValueLayer):
         self.reset_parameters()
 
     def coordinates(self, x: Tensor, streams: dict[str, Tensor]) -> dict[str, Tensor]:
-        k = unit(streams["k"])
         beta = self.beta_proj(x).sigmoid()
-        return {
-            "q": unit(streams["q"]) * self.address_dim**-0.5,
-            "s": k,
-            "d": k,
-            "e": streams["v"],
-            "log_alpha": beta.new_zeros(beta.shape),
-            "erase": beta,
-            "write": beta,
-        }
+        return self.revision(streams, log_alpha=torch.zeros_like(beta), beta=beta)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from fourfold.layers.decay import Decay
-from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes, unit
+from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes
 
 
 class GatedDeltaNet(KeyValueLayer):
@@ -33,14 +33,5 @@ class GatedDeltaNet(KeyValueLayer):
         self.reset_parameters()
 
     def coordinates(self, x: Tensor, streams: dict[str, Tensor]) -> dict[str, Tensor]:
-        k = unit(streams["k"])
         beta = self.beta_proj(x).sigmoid()
-        return {
-            "q": unit(streams["q"]) * self.address_dim**-0.5,
-            "s": k,
-            "d": k,
-            "e": streams["v"],
-            "log_alpha": self.decay(x)[0],
-            "erase": beta,
-            "write": beta,
-        }
+        return self.revision(streams, log_alpha=self.decay(x)[0], beta=beta)
