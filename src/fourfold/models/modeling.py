@@ -174,9 +174,8 @@ class FourfoldModel(FourfoldPreTrainedModel):
         Raises:
             ValueError: saying what to do instead.
         """
-        if not (self.training and self.is_gradient_checkpointing and torch.is_grad_enabled()):
-            return
-        if cache is None:
+        checkpointing = self.layers[0].gradient_checkpointing
+        if cache is None or not (checkpointing and self.training and torch.is_grad_enabled()):
             return
         checkpoint = self.layers[0]._gradient_checkpointing_func
         if getattr(checkpoint, "keywords", {}).get("use_reentrant", True):
