@@ -52,5 +52,6 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
     if here != there:
         raise ValueError("The two continuations differ, which must never happen.")
     console.print(f"The same {len(here)} tokens.\n")
-    talk = f"fourfold chat {model} --session {path}"
+    called = sys.argv[0] if Path(sys.argv[0]).name == "fourfold" else "fourfold"
+    talk = shlex.join([called, "chat", str(model), "--session", str(path)])
     console.print(f"Talk to it:  {talk}", soft_wrap=True, markup=False)

@@ -1,0 +1,33 @@
+"""What the README shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fourfold.reports import markdown_table, read_comparison
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_is_drawn_from_the_committed_results():
+    assert markdown_table(read_comparison(ROOT / "results" / "demo")) in README
+
+
+def test_the_example_runs_and_remembers(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example, *_) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    variables: dict = {}
+    exec(compile(example, "README.md", "exec"), variables)
+    assert capsys.readouterr().out == "Paris.\n"
+    assert variables["again"].generate("in ", max_new_tokens=6) == "Paris."
+
+
+def test_every_dependency_has_its_reason():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.findall(r'^    "([a-z-]+)[<>=]', project, flags=re.MULTILINE)
+    listed += re.findall(r'"([a-z-]+)>=', project[project.index("dev = [") :])
+    assert len(listed) > 10
+    reasons = README[README.index("## Dependencies") :]
+    assert [name for name in listed if name not in reasons] == []
