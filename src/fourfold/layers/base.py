@@ -86,7 +86,8 @@ class MemoryLayer(Initialised, ABC, Generic[State]):
                 f"got one of {state.sequences}."
             )
         if mask is None:
-            return self.process(x, state, cu_seqlens)
+            offsets = None if cu_seqlens is None else cu_seqlens.to(x.device)
+            return self.process(x, state, offsets)
         if cu_seqlens is not None:
             raise ValueError("mask and cu_seqlens exclude each other: packed rows have no padding.")
         if mask.shape != x.shape[:2]:

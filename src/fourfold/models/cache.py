@@ -65,8 +65,6 @@ class FourfoldCache(Cache):
     def __repr__(self) -> str:
         return f"FourfoldCache({len(self)} layers, {self.tokens_seen} tokens, {self.nbytes} bytes)"
 
-    # What transformers calls. ----------------------------------------------------------------
-
     def __len__(self) -> int:
         return len(self.states)
 
