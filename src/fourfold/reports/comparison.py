@@ -92,7 +92,7 @@ def table_rows(results: Sequence[dict[str, Any]]) -> list[list[str]]:
     header = [
         "model",
         "parameters",
-        f"state bytes at {length} tokens",
+        f"state bytes per sequence ({length} tokens)",
         "validation bits per byte",
         "training tokens/s",
     ]
