@@ -348,9 +348,12 @@ def test_compiled_steps_on_a_warm_memory_equal_eager():
         )
 
 
-def test_compiled_training_step_equals_eager():
+@pytest.mark.parametrize("shape", [(2, 20), (2, 128)])
+@pytest.mark.parametrize("layer_type", ["atpm", "gated_deltanet"])
+def test_compiled_training_step_equals_eager(layer_type, shape):
     torch._dynamo.reset()
-    model, ids = build("atpm", layer_types=["atpm"]).train(), random_tokens(2, 20)
+    model = build("atpm", layer_types=[layer_type], chunk_size=64).train()
+    ids = random_tokens(*shape)
 
     def gradients(call):
         model.zero_grad()

@@ -32,6 +32,15 @@ def test_wrong_shapes_name_the_argument_what_came_and_what_is_accepted():
     )
 
 
+def test_the_argument_that_set_a_size_is_named_too():
+    inputs = atpm_inputs()
+    refuse(
+        ValueError,
+        "s must have shape (B, T, H, S) = (2, 20, 2, 4); got (2, 20, 2, 5). S = 4 is that of q.",
+        q=inputs["q"][..., :4],
+    )
+
+
 def test_wrong_types_name_the_argument():
     refuse(TypeError, "q must be a torch.Tensor", "list", q=[1.0])
     refuse(

@@ -41,6 +41,16 @@ def test_guarded_every_state_stays_finite_and_every_event_is_told(caplog):
     assert isinstance(session.generate(max_new_tokens=3), str)
 
 
+@pytest.mark.parametrize("bound", (1e-3, 1e28))
+def test_every_accepted_bound_keeps_the_doubling_stream_finite(bound, caplog):
+    for pieces in (400, 7):
+        session = Session(doubling_model(), TOKENIZER, max_state_norm=bound)
+        for start in range(0, 400, pieces):
+            session.read(STREAM[start : start + pieces])
+            assert all(torch.isfinite(x).all() for x in session.state.values())
+        assert len(session.guard_events) > 0
+
+
 def test_a_state_at_the_bound_keeps_its_direction():
     session, free = (Session(doubling_model(), TOKENIZER, max_state_norm=x) for x in (10.0, None))
     session.read(STREAM[:STRIDE])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fourfold.layers.base import Initialised
@@ -49,5 +48,8 @@ class Decay(Initialised):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, hidden_size) -> log α ≤ 0 and Δ > 0, both (B, T, H), float32 at least."""
         precise = torch.promote_types(x.dtype, torch.float32)
-        step = F.softplus(self.proj(x).to(precise) + self.dt_bias.to(precise))
+        raw = self.proj(x).to(precise) + self.dt_bias.to(precise)
+        # The softplus, but not torch's own: its backward keeps the strides of its gradient, which
+        # torch.compile with the aot_eager backend does not expect.
+        step = torch.logaddexp(raw, torch.zeros_like(raw))
         return -self.A_log.to(precise).exp() * step, step

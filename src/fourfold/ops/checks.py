@@ -20,6 +20,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
+        self._origin: dict[str, str] = {}
         self._device: torch.device | None = None
         self._first = ""
 
@@ -54,9 +55,27 @@ class Shapes:
                 for letter, size in zip(names, value.shape, strict=True)
             ):
                 self.sizes.update(zip(names, value.shape, strict=True))
+                for letter in names:
+                    self._origin.setdefault(letter, name)
                 return
         accepted = " or ".join(self._describe(layout) for layout in layouts)
-        raise ValueError(f"{name} must have shape {accepted}; got {tuple(value.shape)}.")
+        raise ValueError(
+            f"{name} must have shape {accepted}; got {tuple(value.shape)}."
+            f"{self._explain(value, layouts)}"
+        )
+
+    def _explain(self, value: Tensor, layouts: tuple[str, ...]) -> str:
+        """Which argument set the sizes that ``value`` does not have: that one may be the wrong."""
+        for layout in layouts:
+            names = layout.split()
+            if len(names) == value.ndim:
+                found = [
+                    f" {letter} = {self.sizes[letter]} is that of {self._origin[letter]}."
+                    for letter, size in zip(names, value.shape, strict=True)
+                    if self.sizes.get(letter, size) != size and letter in self._origin
+                ]
+                return "".join(found)
+        return ""
 
     def _describe(self, layout: str) -> str:
         names = layout.split()

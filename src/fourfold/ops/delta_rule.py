@@ -57,7 +57,8 @@ def delta_rule(
         output_final_state: False returns None in place of the state.
         cu_seqlens: (N + 1,) offsets of sequences packed into one row; int32 or int64.
         form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks)
-            or "auto" (the loop for single tokens, else chunks).
+            or "auto" (the loop for single tokens, else chunks). With NaN or infinity among the
+            inputs, "chunked" spoils the whole chunk, earlier tokens too.
         chunk_size: C of the chunked form; changes speed and memory, not the result.
         column_blocks: widths, summing to D, of column blocks that share a strength.
         check: also look at the values: refuse NaN, infinity and positive log_alpha. Costs a pass

@@ -42,6 +42,9 @@ STRIDE = 64
 """The guard looks whenever the tokens seen are a multiple of this, however they came in. A state
 grows at most twofold in two tokens, so 2³²-fold between two looks: far from overflow."""
 
+LARGEST_BOUND = 1e28
+"""What can grow 2³²-fold and still be a float32."""
+
 _LOGITS = "next_logits"
 
 
@@ -61,13 +64,14 @@ class Session:
     Args:
         model: a causal language model of this library; its weights are not changed.
         tokenizer: the tokenizer it was trained with.
-        max_state_norm: bound on the Frobenius norm of each head's state. A longer state is scaled
-            back, and the event is logged and kept in ``guard_events``. None for no guard.
+        max_state_norm: bound on the Frobenius norm of each head's state, 10²⁸ at most. Whenever the
+            tokens seen are a multiple of 64, a longer state is scaled back, and the event is logged
+            and kept in ``guard_events``; in between it may pass the bound. None for no guard.
 
     Raises:
-        TypeError: the model is of another library.
-        ValueError: the tokenizer has tokens that the model does not know, or a bound that is not
-            positive.
+        TypeError: the model is of another library, or the bound is no number.
+        ValueError: the tokenizer has tokens that the model does not know, or the bound is out of
+            range.
     """
 
     def __init__(
@@ -83,8 +87,14 @@ class Session:
             raise ValueError(
                 f"tokenizer has {len(tokenizer)} tokens, the model only {model.config.vocab_size}."
             )
-        if max_state_norm is not None and not max_state_norm > 0:
-            raise ValueError(f"max_state_norm must be positive or None; got {max_state_norm}.")
+        if max_state_norm is not None:
+            if not isinstance(max_state_norm, (int, float)):
+                raise TypeError(f"max_state_norm must be a number or None; got {max_state_norm!r}.")
+            if not 0 < max_state_norm <= LARGEST_BOUND:
+                raise ValueError(
+                    f"max_state_norm must be positive and at most {LARGEST_BOUND:g}, or None; "
+                    f"got {max_state_norm:g}."
+                )
         self.model, self.tokenizer = model, tokenizer
         self.max_state_norm = None if max_state_norm is None else float(max_state_norm)
         self.guard_events: list[GuardEvent] = []
@@ -114,6 +124,7 @@ class Session:
             how many tokens that were.
 
         Raises:
+            TypeError, ValueError: neither text nor token numbers of this model.
             StateOverflowError: without a guard, when a state overflows.
         """
         tokens = self._encode(text)
@@ -286,6 +297,8 @@ class Session:
         return session
 
     def _encode(self, text: str | Sequence[int]) -> list[int]:
+        if not isinstance(text, Sequence):
+            raise TypeError(f"Text or a list of token numbers can be read; got {text!r}.")
         if isinstance(text, str):
             return self.tokenizer.encode(text, add_special_tokens=False)
         tokens = list(text)
