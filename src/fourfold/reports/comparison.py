@@ -46,8 +46,8 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-
 p.lead { margin-top: 0; color: #4a555c; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .9rem; border-bottom: 1px solid #dcd9d0;
-         white-space: nowrap; }
+th, td { text-align: right; padding: .35rem .9rem; border-bottom: 1px solid #dcd9d0; }
+th { vertical-align: bottom; } td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tr.best td { font-weight: 600; }
 svg { width: 100%; height: auto; }
