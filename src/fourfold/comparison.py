@@ -52,6 +52,7 @@ class ComparisonOptions:
 def model_configurations(options: ComparisonOptions) -> dict[str, FourfoldConfig]:
     """The configuration of each model, all of the first one's number of parameters."""
     configurations: dict[str, FourfoldConfig] = {}
+    parameters = None
     for name, layer_type in MODELS.items():
         config = FourfoldConfig(
             hidden_size=options.hidden_size,
@@ -59,9 +60,10 @@ def model_configurations(options: ComparisonOptions) -> dict[str, FourfoldConfig
             layer_types=[layer_type] * options.num_layers,
             decay_init="log_spaced",
         )
-        if configurations:
-            reference = next(iter(configurations.values()))
-            config = match_parameters(config, count_parameters(reference))
+        if parameters is None:
+            parameters = count_parameters(config)
+        else:
+            config = match_parameters(config, parameters)
         configurations[name] = config
     return configurations
 

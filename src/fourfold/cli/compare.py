@@ -13,7 +13,7 @@ from rich.table import Table
 from transformers.utils import logging
 
 from fourfold.comparison import ComparisonOptions, model_configurations, run_model, with_steps
-from fourfold.data import load_corpus
+from fourfold.data import Corpus
 from fourfold.reports import read_comparison, table_rows, write_report
 from fourfold.training import Step
 
@@ -21,19 +21,14 @@ from fourfold.training import Step
 def run_comparison(
     console: Console,
     *,
-    data: Path | None,
+    corpus: Corpus,
     out: Path,
     steps: int,
     learning_rate: float,
     seed: int,
-) -> list[dict[str, Any]]:
-    """Train, measure, print, write the report.
-
-    Returns:
-        the results, best first.
-    """
+) -> None:
+    """Train, measure, print, write the report."""
     logging.disable_progress_bar()
-    corpus = load_corpus(data)
     console.print(
         f"Text: {corpus.name}, {len(corpus.train):,} bytes in {len(corpus.train_documents)} "
         f"documents to train on, {len(corpus.validation):,} in {len(corpus.validation_documents)} "
@@ -65,7 +60,6 @@ def run_comparison(
     console.print(comparison_table(results))
     console.print(f"Report:  {write_report(out)}", soft_wrap=True, markup=False)
     console.print(f"Models and results:  {out}/*/", soft_wrap=True, markup=False)
-    return results
 
 
 def comparison_table(results: list[dict[str, Any]]) -> Table:

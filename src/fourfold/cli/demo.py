@@ -24,13 +24,14 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
         ValueError: the two continuations differ.
     """
     console.rule("1. Four memories of equal size on the same text")
-    run_comparison(console, data=None, out=out, steps=steps, learning_rate=4e-3, seed=0)
+    corpus = load_corpus()
+    run_comparison(console, corpus=corpus, out=out, steps=steps, learning_rate=4e-3, seed=0)
 
     console.rule("2. A memory that outlives its process")
     model = out / "atpm"
     path = out / "demo.session"
     session = open_session(model, None)
-    session.read(load_corpus().validation[:READ_TOKENS].tolist())
+    session.read(corpus.validation[:READ_TOKENS].tolist())
     session.save(path)
     console.print(
         f"The ATPM model read {READ_TOKENS:,} bytes that it had never seen; its memory of them "

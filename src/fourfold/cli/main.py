@@ -65,8 +65,16 @@ def compare(
     Prints a table and writes report.html. What is finished is not done again.
     """
     from fourfold.cli.compare import run_comparison
+    from fourfold.data import load_corpus
 
-    run_comparison(console, data=data, out=out, steps=steps, learning_rate=learning_rate, seed=seed)
+    run_comparison(
+        console,
+        corpus=load_corpus(data),
+        out=out,
+        steps=steps,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
 
 
 @app.command()

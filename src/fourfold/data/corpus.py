@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fourfold.data.documents import Document, printable, read_documents, standard_library
+from fourfold.models.tokenizer import EOS
 
-END_OF_TEXT = 258
+END_OF_TEXT = EOS
 """``ByteTokenizer``'s <|eos|>, which stands after every document."""
 
 VALIDATION_SHARE = 0.05

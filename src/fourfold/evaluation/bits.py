@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fourfold.models import FourfoldForCausalLM
+from fourfold.models.tokenizer import BYTES
 
 
 def windows(stream: Tensor, *, length: int, count: int) -> Tensor:
@@ -39,6 +40,6 @@ def bits_per_byte(model: FourfoldForCausalLM, batch: Tensor, *, batch_size: int 
         logits = model(rows, use_cache=False).logits[:, :-1]
         targets = rows[:, 1:].flatten()
         nats += float(F.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="sum"))
-        count += int((targets < 256).sum())
+        count += int((targets < BYTES).sum())
     model.train(training)
     return nats / math.log(2) / max(count, 1)

@@ -26,12 +26,6 @@ class Cell(Initialised, nn.LSTM):
                 value[self.hidden_size : 2 * self.hidden_size] = 1.0
             yield parameter, value
 
-    def reset_parameters(self, std: float = 0.02) -> None:
-        # nn.LSTM calls this while it is still being built.
-        with torch.no_grad():
-            for parameter, value in self.initial_values(std):
-                parameter.copy_(value)
-
 
 class LSTM(MemoryLayer[LSTMState]):
     """torch.nn.LSTM, one layer, hidden_size in and out; the forget gate starts open (bias 1).

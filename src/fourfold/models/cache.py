@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -49,10 +49,7 @@ class FourfoldCache(Cache):
 
     def select(self, index: Tensor) -> None:
         """Keep the rows at ``index`` (long), in that order; rows may repeat."""
-        self._map(lambda state: state.select(index))
-
-    def _map(self, function: Callable[[LayerState], LayerState]) -> None:
-        self.states = [None if state is None else function(state) for state in self.states]
+        self.states = [None if state is None else state.select(index) for state in self.states]
 
     @property
     def batch_size(self) -> int:

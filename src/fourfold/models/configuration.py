@@ -9,6 +9,7 @@ from transformers import PreTrainedConfig
 
 from fourfold.layers.decay import DECAY_INITS
 from fourfold.models.registry import LAYER_TYPES
+from fourfold.models.tokenizer import BOS, EOS, PAD
 
 SIZES = {
     "vocab_size": 1,
@@ -64,7 +65,7 @@ class FourfoldConfig(PreTrainedConfig):
     model_type = "fourfold"
     keys_to_ignore_at_inference = ["cache", "past_key_values"]  # noqa: RUF012  the name transformers reads
 
-    vocab_size: int = 259
+    vocab_size: int = EOS + 1
     hidden_size: int = 256
     intermediate_size: int = None  # type: ignore[assignment]  # filled in below
     num_hidden_layers: int = None  # type: ignore[assignment]  # filled in below
@@ -86,9 +87,9 @@ class FourfoldConfig(PreTrainedConfig):
     initializer_range: float = 0.02
     tie_word_embeddings: bool = True
     use_cache: bool = True
-    pad_token_id: int | None = 256
-    bos_token_id: int | None = 257
-    eos_token_id: int | list[int] | None = 258
+    pad_token_id: int | None = PAD
+    bos_token_id: int | None = BOS
+    eos_token_id: int | list[int] | None = EOS
 
     def __post_init__(self, **kwargs: Any) -> None:
         for name in ("hidden_size", "num_attention_heads"):

@@ -150,21 +150,20 @@ class FourfoldModel(FourfoldPreTrainedModel):
         hidden: list[Tensor] = []
         new_states: list[LayerState | None] = []
         for layer, state in zip(self.layers, states, strict=True):
-            hidden.append(x)
+            if output_hidden_states:
+                hidden.append(x)
             x, new_state = layer(x, state, cu_seqlens)
             new_states.append(new_state)
         x = self.norm(x)
-        hidden.append(x)
         if mask is not None:
             x = unpack(x, mask)
-            if output_hidden_states:
-                hidden = [unpack(h, mask) for h in hidden]
+            hidden = [unpack(h, mask) for h in hidden]
         if cache is not None and use_cache:
             cache.states = new_states
             cache.tokens_seen += tokens
         return BaseModelOutputWithPast(
             last_hidden_state=x,
-            hidden_states=tuple(hidden) if output_hidden_states else None,
+            hidden_states=(*hidden, x) if output_hidden_states else None,
             **{CACHE_NAME: cache if use_cache else None},
         )
 
@@ -174,10 +173,10 @@ class FourfoldModel(FourfoldPreTrainedModel):
         Raises:
             ValueError: saying what to do instead.
         """
-        checkpointing = self.layers[0].gradient_checkpointing
-        if cache is None or not (checkpointing and self.training and torch.is_grad_enabled()):
+        checkpointing = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+        if cache is None or not checkpointing:
             return
-        checkpoint = self.layers[0]._gradient_checkpointing_func
+        checkpoint = self._gradient_checkpointing_func
         if getattr(checkpoint, "keywords", {}).get("use_reentrant", True):
             raise ValueError(
                 "Reentrant gradient checkpointing loses the gradient of the state in the cache: "

@@ -6,6 +6,10 @@ from typing import Any
 
 from transformers import AddedToken, PreTrainedTokenizer
 
+BYTES = 256
+PAD, BOS, EOS = range(BYTES, BYTES + 3)
+"""Tokens 0 to 255 are the bytes; these follow."""
+
 
 class ByteTokenizer(PreTrainedTokenizer):
     """UTF-8 bytes 0 to 255 as tokens 0 to 255, then <|pad|>, <|bos|> and <|eos|>.
@@ -27,8 +31,8 @@ class ByteTokenizer(PreTrainedTokenizer):
     ) -> None:
         # Listed here so that their numbers do not hang on the order of transformers' attributes.
         self._added_tokens_decoder = {
-            256 + index: AddedToken(token, special=True, normalized=False)
-            for index, token in enumerate((str(pad_token), str(bos_token), str(eos_token)))
+            number: AddedToken(str(token), special=True, normalized=False)
+            for number, token in ((PAD, pad_token), (BOS, bos_token), (EOS, eos_token))
         }
         super().__init__(
             pad_token=pad_token,
@@ -41,10 +45,10 @@ class ByteTokenizer(PreTrainedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        return 256
+        return BYTES
 
     def get_vocab(self) -> dict[str, int]:
-        return {chr(byte): byte for byte in range(256)} | self.added_tokens_encoder
+        return {chr(byte): byte for byte in range(BYTES)} | self.added_tokens_encoder
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
@@ -70,10 +74,10 @@ class ByteTokenizer(PreTrainedTokenizer):
         return [chr(byte) for byte in text.encode("utf-8", errors="surrogatepass")]
 
     def _convert_token_to_id(self, token: str) -> int | None:
-        return ord(token) if len(token) == 1 and ord(token) < 256 else None
+        return ord(token) if len(token) == 1 and ord(token) < BYTES else None
 
     def _convert_id_to_token(self, index: int) -> str:
-        if not 0 <= index < 256:
+        if not 0 <= index < BYTES:
             raise ValueError(f"A token number must be below {len(self)}; got {index}.")
         return chr(index)
 
