@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fourfold.ops.checks import Shapes, check_finite, check_range
 from fourfold.ops.delta_rule import delta_rule
+from fourfold.ops.fused import fused_addresses, wants_fused
 from fourfold.ops.precision import compute_dtype, no_autocast
 from fourfold.ops.transport import recall, transport
 
@@ -82,10 +83,13 @@ def atpm(
 
     # The addresses are made in the precision of the state: half precision would break sᵀd = 1.
     dtype = compute_dtype([q, s, k, v, b, *controls.values()])
-    s = s.to(dtype)
+    q, s, b, rho, lam = (x.to(dtype) for x in (q, s, b, rho, lam))
     with no_autocast(s.device):
-        d = transport(s=s, b=b.to(dtype), rho=rho.to(dtype))
-        q = recall(q=q.to(dtype), d=d, lam=lam.to(dtype))
+        if wants_fused(form, s.device):
+            q, d = fused_addresses(q=q, s=s, b=b, rho=rho, lam=lam)
+        else:
+            d = transport(s=s, b=b, rho=rho)
+            q = recall(q=q, d=d, lam=lam)
     strengths = torch.stack([beta_k, beta_v], -1)
     return delta_rule(
         q=q,

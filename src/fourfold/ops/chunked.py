@@ -16,6 +16,8 @@ both right-hand sides, so the step from chunk to chunk is one product: E' = P E 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,8 @@ def chunked_delta_rule(
     d: Tensor,
     e: Tensor,
     log_alpha: Tensor,
-    erase: list[Tensor],
-    write: list[Tensor],
+    erase: Sequence[Tensor],
+    write: Sequence[Tensor],
     blocks: list[int],
     state: Tensor,
     lengths: list[int] | None,

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from fourfold.ops.checks import Shapes, check_finite, sequence_lengths
 from fourfold.ops.chunked import chunked_delta_rule
+from fourfold.ops.fused import FUSED_DTYPES, fused_delta_rule, wants_fused
 from fourfold.ops.precision import compute_dtype, no_autocast
 from fourfold.ops.sequential import sequential_delta_rule
 
-FORMS = ("auto", "sequential", "chunked")
+FORMS = ("auto", "sequential", "chunked", "fused")
 
 
 def delta_rule(
@@ -51,14 +52,16 @@ def delta_rule(
         log_alpha: (B, T, H) logarithm of the retention α in (0, 1].
         erase: strength Ω_e, (B, T, H) for all columns, (B, T, H, D) for each, or (B, T, H, G) with
             G ``column_blocks``. In the chunked form every block costs one triangular system, so
-            one strength for each of D columns is slow.
+            one strength for each of D columns is slow; the fused form does not mind.
         write: strength Ω_w, the same shapes.
         initial_state: (N, H, S, D), zeros if None.
         output_final_state: False returns None in place of the state.
         cu_seqlens: (N + 1,) offsets of sequences packed into one row; int32 or int64.
-        form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks)
-            or "auto" (the loop for single tokens, else chunks). With NaN or infinity among the
-            inputs, "chunked" spoils the whole chunk, earlier tokens too.
+        form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks),
+            "fused" (the same algebra in kernels of our own: fastest, but without second
+            derivatives) or "auto" (fused where there are kernels for the device, else chunked).
+            With NaN or infinity among the inputs, all but "sequential" spoil the whole chunk,
+            earlier tokens too.
         chunk_size: C of the chunked form; changes speed and memory, not the result.
         column_blocks: widths, summing to D, of column blocks that share a strength.
         check: also look at the values: refuse NaN, infinity and positive log_alpha. Costs a pass
@@ -107,18 +110,37 @@ def delta_rule(
                 f"got up to {float(log_alpha.max()):g}."
             )
 
+    if blocks is None:
+        blocks = [columns] if erase.ndim == write.ndim == 3 else [1] * columns
     dtype = compute_dtype([*named.values(), *([] if initial_state is None else [initial_state])])
-    if initial_state is None:
-        initial_state = e.new_zeros(shapes.sizes["N"], heads, address, columns, dtype=dtype)
-    state = initial_state.to(dtype)
+    log_alpha = log_alpha.to(dtype)
+    erase, write = _per_block(erase, blocks).to(dtype), _per_block(write, blocks).to(dtype)
+    if initial_state is not None:
+        initial_state = initial_state.to(dtype)
     output_dtype = e.dtype
-    q, s, d, e, log_alpha, erase, write = (
-        x.to(dtype) for x in (q, s, d, e, log_alpha, erase, write)
-    )
+    fused = wants_fused(form, e.device)
+    if not fused or dtype not in (e.dtype, torch.float32) or not _alike(q, s, d, e):
+        q, s, d, e = (x.to(dtype) for x in (q, s, d, e))
 
-    longest = max(lengths, default=0) if lengths is not None else tokens
     with no_autocast(e.device):
-        if form == "sequential" or (form == "auto" and longest <= 1):
+        if fused:
+            y, state = fused_delta_rule(
+                q=q,
+                s=s,
+                d=d,
+                e=e,
+                log_alpha=log_alpha,
+                erase=erase,
+                write=write,
+                blocks=blocks,
+                initial_state=initial_state,
+                cu_seqlens=cu_seqlens,
+            )
+            return y.to(output_dtype), state if output_final_state else None
+
+        if initial_state is None:
+            initial_state = e.new_zeros(shapes.sizes["N"], heads, address, columns)
+        if form == "sequential":
             y, state = sequential_delta_rule(
                 q=q,
                 s=s,
@@ -127,23 +149,20 @@ def delta_rule(
                 log_alpha=log_alpha,
                 erase=_per_column(erase, blocks),
                 write=_per_column(write, blocks),
-                state=state,
+                state=initial_state,
                 lengths=lengths,
             )
         else:
-            if blocks is None:
-                shared = erase.ndim == write.ndim == 3
-                blocks = [columns] if shared else [1] * columns
             y, state = chunked_delta_rule(
                 q=q,
                 s=s,
                 d=d,
                 e=e,
                 log_alpha=log_alpha,
-                erase=_per_block(erase, blocks),
-                write=_per_block(write, blocks),
+                erase=erase.unbind(-1),
+                write=write.unbind(-1),
                 blocks=blocks,
-                state=state,
+                state=initial_state,
                 lengths=lengths,
                 chunk_size=chunk_size,
             )
@@ -161,18 +180,19 @@ def _column_blocks(column_blocks: Sequence[int] | None, columns: int) -> list[in
     return blocks
 
 
-def _per_column(strength: Tensor, blocks: list[int] | None) -> Tensor:
-    """(B, T, H), (B, T, H, D) or (B, T, H, G) -> one that broadcasts over (B, T, H, D)."""
-    if strength.ndim == 3:
-        return strength[..., None]
-    if blocks is None:
+def _alike(*tensors: Tensor) -> bool:
+    """Whether kernels can read all of them as they are."""
+    return len({x.dtype for x in tensors}) == 1 and tensors[0].dtype in FUSED_DTYPES
+
+
+def _per_block(strength: Tensor, blocks: list[int]) -> Tensor:
+    """(B, T, H) or (B, T, H, G) -> (B, T, H, G)."""
+    return strength if strength.ndim == 4 else strength[..., None].expand(-1, -1, -1, len(blocks))
+
+
+def _per_column(strength: Tensor, blocks: list[int]) -> Tensor:
+    """(B, T, H, G) -> one that broadcasts over (B, T, H, D)."""
+    if len(blocks) == 1:
         return strength
     parts = zip(strength.split(1, -1), blocks, strict=True)
     return torch.cat([part.expand(*part.shape[:-1], width) for part, width in parts], -1)
-
-
-def _per_block(strength: Tensor, blocks: list[int]) -> list[Tensor]:
-    """One (B, T, H) tensor for each block of columns."""
-    if strength.ndim == 3:
-        return [strength] * len(blocks)
-    return list(strength.unbind(-1))

@@ -1,0 +1,365 @@
+"""Vector registers for the CPU kernels: a Numba type, and routines written in LLVM's own terms.
+
+Numba compiles scalar loops and leaves vectors to chance. The kernels say what they want: whole
+registers, loaded, multiplied and added (``load``, ``store``, ``fma``, ``total``), and a few larger
+routines (``tiles.py``) whose register use decides the speed. All take pointers; bfloat16 arrives as
+uint16 and is widened to float32 on the way in, rounded to nearest even on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import njit
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+_FEATURES = llvmlite.binding.get_host_cpu_features()
+_VECTOR_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx") else 16
+REGISTERS = 16 if _VECTOR_BYTES == 32 else 32
+"""Vector registers to plan with: AVX2 has half as many as AVX-512 and NEON."""
+
+INDEX = ir.IntType(64)
+
+device = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+"""Decorator of functions that only kernels call: no entry from Python has to be compiled."""
+
+
+def number_type(pointer: types.CPointer) -> types.Float:
+    """What a pointer's numbers are computed in."""
+    return types.float32 if pointer.dtype == types.uint16 else pointer.dtype
+
+
+def lane_count(pointer: types.CPointer) -> int:
+    return _VECTOR_BYTES // (number_type(pointer).bitwidth // 8)
+
+
+class Vector(types.Type):
+    """One register full of float32 or float64."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        scalar = ir.FloatType() if vector.dtype == types.float32 else ir.DoubleType()
+        lanes = _VECTOR_BYTES // (vector.dtype.bitwidth // 8)
+        super().__init__(manager, vector, ir.VectorType(scalar, lanes))
+
+
+class Emitter:
+    """Writes vector instructions for the numbers behind one pointer type."""
+
+    def __init__(self, builder: ir.IRBuilder, pointer: types.CPointer) -> None:
+        self.builder = builder
+        self.half = pointer.dtype == types.uint16
+        self.lanes = lane_count(pointer)
+        self.suffix = "f32" if number_type(pointer) == types.float32 else "f64"
+        self.scalar = ir.FloatType() if self.suffix == "f32" else ir.DoubleType()
+        self.type = ir.VectorType(self.scalar, self.lanes)
+        self._bits = ir.VectorType(ir.IntType(32), self.lanes)
+        self._halves = ir.VectorType(ir.IntType(16), self.lanes)
+
+    def index(self, value: int) -> ir.Constant:
+        return ir.Constant(INDEX, value)
+
+    @property
+    def zero(self) -> ir.Constant:
+        return ir.Constant(self.type, [0.0] * self.lanes)
+
+    def load(self, base: ir.Value, offset: ir.Value) -> ir.Value:
+        at = self.builder.gep(base, [offset])
+        if not self.half:
+            size = self.scalar_bytes
+            return self.builder.load(self.builder.bitcast(at, self.type.as_pointer()), align=size)
+        halves = self.builder.load(self.builder.bitcast(at, self._halves.as_pointer()), align=2)
+        wide = self.builder.zext(halves, self._bits)
+        return self.builder.bitcast(self.builder.shl(wide, self._all(16)), self.type)
+
+    def store(self, value: ir.Value, base: ir.Value, offset: ir.Value) -> None:
+        at = self.builder.gep(base, [offset])
+        if not self.half:
+            pointer = self.builder.bitcast(at, self.type.as_pointer())
+            self.builder.store(value, pointer, align=self.scalar_bytes)
+            return
+        bits = self.builder.bitcast(value, self._bits)
+        odd = self.builder.and_(self.builder.lshr(bits, self._all(16)), self._all(1))
+        rounded = self.builder.add(self.builder.add(bits, self._all(0x7FFF)), odd)
+        # Rounding would carry some NaN over into infinity.
+        is_nan = self.builder.fcmp_unordered("uno", value, value)
+        bits = self.builder.select(is_nan, self._all(0x7FC00000), rounded)
+        halves = self.builder.trunc(self.builder.lshr(bits, self._all(16)), self._halves)
+        self.builder.store(halves, self.builder.bitcast(at, self._halves.as_pointer()), align=2)
+
+    @property
+    def scalar_bytes(self) -> int:
+        return 4 if self.suffix == "f32" else 8
+
+    def _all(self, bits: int) -> ir.Constant:
+        return ir.Constant(self._bits, [bits] * self.lanes)
+
+    def spread(self, scalar: ir.Value) -> ir.Value:
+        """One number in every lane."""
+        empty = ir.Constant(self.type, ir.Undefined)
+        first = self.builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
+        return self.builder.shuffle_vector(first, empty, self._all(0))
+
+    def load_spread(self, base: ir.Value, offset: ir.Value) -> ir.Value:
+        return self.spread(self.builder.load(self.builder.gep(base, [offset])))
+
+    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(self.type, [self.type] * 3),
+            f"llvm.fmuladd.v{self.lanes}{self.suffix}",
+        )
+        return self.builder.call(function, [a, b, c])
+
+    def total(self, vector: ir.Value) -> ir.Value:
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(self.scalar, [self.scalar, self.type]),
+            f"llvm.vector.reduce.fadd.v{self.lanes}{self.suffix}",
+        )
+        start = ir.Constant(self.scalar, 0.0)
+        return self.builder.call(function, [start, vector], fastmath=("reassoc",))
+
+    def below(self, vector: ir.Value, limit: ir.Value) -> ir.Value:
+        """Zero in the lanes from ``limit`` on."""
+        wide = ir.VectorType(INDEX, self.lanes)
+        empty = ir.Constant(wide, ir.Undefined)
+        first = self.builder.insert_element(empty, limit, ir.Constant(ir.IntType(32), 0))
+        limits = self.builder.shuffle_vector(first, empty, self._all(0))
+        lane = ir.Constant(wide, list(range(self.lanes)))
+        return self.builder.select(
+            self.builder.icmp_signed("<", lane, limits), vector, self.zero
+        )
+
+
+def _vector_of(pointer: types.CPointer) -> Vector:
+    return Vector(number_type(pointer))
+
+
+@intrinsic
+def load(typing_context: Any, pointer: Any, offset: Any) -> Any:
+    """The vector that starts ``offset`` numbers after the pointer."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).load(*arguments)
+
+    return _vector_of(pointer)(pointer, types.intp), emit
+
+
+@intrinsic
+def store(typing_context: Any, pointer: Any, offset: Any, vector: Any) -> Any:
+    """Write a vector to where ``load`` would read it."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, offset, value = arguments
+        Emitter(builder, pointer).store(value, target, offset)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, _vector_of(pointer)), emit
+
+
+@intrinsic
+def spread(typing_context: Any, pointer: Any, number: Any) -> Any:
+    """One number in every lane of a vector of the pointer's type."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).spread(arguments[1])
+
+    return _vector_of(pointer)(pointer, number_type(pointer)), emit
+
+
+@intrinsic
+def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, lane by lane."""
+    pointer = types.CPointer(a.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).fma(*arguments)
+
+    return a(a, a, a), emit
+
+
+@intrinsic
+def total(typing_context: Any, vector: Any) -> Any:
+    """The sum over the lanes."""
+    pointer = types.CPointer(vector.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).total(arguments[0])
+
+    return vector.dtype(vector), emit
+
+
+@intrinsic
+def below(typing_context: Any, vector: Any, limit: Any) -> Any:
+    """The vector with zeros in the lanes from ``limit`` on."""
+    pointer = types.CPointer(vector.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).below(*arguments)
+
+    return vector(vector, types.intp), emit
+
+
+def _arithmetic(method: str) -> Any:
+    @intrinsic
+    def apply(typing_context: Any, a: Any, b: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return getattr(builder, method)(*arguments)
+
+        return a(a, a), emit
+
+    return apply
+
+
+multiply = _arithmetic("fmul")
+add = _arithmetic("fadd")
+subtract = _arithmetic("fsub")
+
+
+@intrinsic
+def lanes(typing_context: Any, pointer: Any) -> Any:
+    """Numbers in one register, a constant to the compiler."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_constant(types.intp, lane_count(pointer))
+
+    return types.intp(pointer), emit
+
+
+@intrinsic
+def zero(typing_context: Any, pointer: Any) -> Any:
+    """Zero of the type that the pointer's numbers are computed in."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(context.get_value_type(number_type(pointer)), 0.0)
+
+    return number_type(pointer)(pointer), emit
+
+
+@intrinsic
+def read(typing_context: Any, pointer: Any, offset: Any) -> Any:
+    """One number."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = builder.load(builder.gep(*[arguments[0], [arguments[1]]]))
+        if pointer.dtype != types.uint16:
+            return value
+        i32 = ir.IntType(32)
+        bits = builder.shl(builder.zext(value, i32), ir.Constant(i32, 16))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return number_type(pointer)(pointer, types.intp), emit
+
+
+@intrinsic
+def write(typing_context: Any, pointer: Any, offset: Any, number: Any) -> Any:
+    """Write one number to where ``read`` would read it."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, offset, value = arguments
+        at = builder.gep(target, [offset])
+        if pointer.dtype == types.uint16:
+            i32 = ir.IntType(32)
+            bits, sixteen = builder.bitcast(value, i32), ir.Constant(i32, 16)
+            odd = builder.and_(builder.lshr(bits, sixteen), ir.Constant(i32, 1))
+            rounded = builder.add(builder.add(bits, ir.Constant(i32, 0x7FFF)), odd)
+            is_nan = builder.fcmp_unordered("uno", value, value)
+            bits = builder.select(is_nan, ir.Constant(i32, 0x7FC00000), rounded)
+            value = builder.trunc(builder.lshr(bits, sixteen), ir.IntType(16))
+        builder.store(value, at)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, number_type(pointer)), emit
+
+
+@intrinsic
+def pointer_like(typing_context: Any, pointer: Any, address: Any) -> Any:
+    """The address as a pointer of the same type."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[1], context.get_value_type(pointer))
+
+    return pointer(pointer, types.intp), emit
+
+
+@intrinsic
+def shift(typing_context: Any, pointer: Any, offset: Any) -> Any:
+    """The pointer, ``offset`` numbers further."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return pointer(pointer, types.intp), emit
+
+
+@intrinsic
+def distance(typing_context: Any, start: Any, end: Any) -> Any:
+    """Numbers between two pointers."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first, last = (builder.ptrtoint(pointer, INDEX) for pointer in arguments)
+        size = ir.Constant(INDEX, number_type(start).bitwidth // 8)
+        return builder.sdiv(builder.sub(last, first), size)
+
+    return types.intp(start, end), emit
+
+
+def routine(kinds: str) -> Callable[[Callable[..., None]], Any]:
+    """Make an emitting function callable from Numba, as one function that is never inlined.
+
+    Inlined at each of its many calls it would cost tens of seconds of compilation.
+
+    Args:
+        kinds: a letter for each argument: "p" pointer to numbers, "i" integer, "n" number.
+
+    The decorated function receives an ``Emitter`` and the argument values.
+    """
+
+    def decorate(build: Callable[..., None]) -> Any:
+        def typed(pointer: types.CPointer) -> list[types.Type]:
+            choices = {"p": pointer, "i": types.intp, "n": pointer.dtype}
+            return [choices[kind] for kind in kinds]
+
+        def call(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            pointer = signature.args[kinds.index("p")]
+            function = cgutils.get_or_insert_function(
+                builder.module,
+                ir.FunctionType(
+                    ir.VoidType(), [context.get_value_type(kind) for kind in typed(pointer)]
+                ),
+                f"fourfold.{build.__name__}.{pointer.dtype}",
+            )
+            if not function.blocks:
+                function.linkage = "internal"
+                function.attributes.add("noinline")
+                inner = ir.IRBuilder(function.append_basic_block())
+                build(Emitter(inner, pointer), *function.args)
+                inner.ret_void()
+            builder.call(function, arguments)
+            return context.get_dummy_value()
+
+        names = ", ".join(f"a{n}" for n in range(len(kinds)))
+        # An intrinsic's arity is read off its signature.
+        scope: dict[str, Any] = {"typed": typed, "call": call, "types": types}
+        exec(
+            f"def typing(typing_context, {names}):\n"
+            f"    return types.void(*typed(a{kinds.index('p')})), call\n",
+            scope,
+        )
+        scope["typing"].__name__ = build.__name__
+        return intrinsic(scope["typing"])
+
+    return decorate

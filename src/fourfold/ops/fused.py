@@ -1,0 +1,253 @@
+"""The fused form: kernels of our own below the operator, registered with torch.
+
+Registered operators are opaque to torch.compile, which sees shapes (fake) and gradients
+(autograd). The kernels stand in ``cpu`` (Numba); they are neither imported nor compiled before
+they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FUSED_DEVICES = ("cpu",)
+FUSED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def wants_fused(form: str, device: torch.device) -> bool:
+    """Whether ``form`` asks for the kernels: by name, or "auto" where there are some."""
+    return form == "fused" or (form == "auto" and device.type in FUSED_DEVICES)
+
+
+def fused_delta_rule(
+    *,
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    blocks: Sequence[int],
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Same result as ``sequential_delta_rule``, to rounding.
+
+    Args:
+        q, s, d: (B, T, H, S), e: (B, T, H, D), all of one of ``FUSED_DTYPES``.
+        log_alpha: (B, T, H).
+        erase, write: (B, T, H, G).
+        blocks: widths of the G column blocks; they sum to D.
+        initial_state: (N, H, S, D), or None for zeros.
+        cu_seqlens: (N + 1,) offsets of packed sequences, or None.
+
+    log_alpha, erase, write and the state are float64 if the others are, else float32.
+
+    Returns:
+        y (B, T, H, D) in the dtype of ``e`` and the final state (N, H, S, D).
+    """
+    edges = [0]
+    for width in blocks:
+        edges.append(edges[-1] + width)
+    inputs = (q, s, d, e, log_alpha, erase, write, initial_state)
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+    offsets = None if cu_seqlens is None else cu_seqlens.long()
+    y, state, _, _ = _delta_rule(*inputs, offsets, edges, keep)
+    return y, state
+
+
+def fused_addresses(
+    *, q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``recall(q, transport(s, b, rho), lam)`` and the destination, in one pass.
+
+    Args:
+        q, s, b: (B, T, H, S).
+        rho, lam: (B, T, H). All float32 or all float64.
+
+    Returns:
+        the corrected query and the destination, both (B, T, H, S).
+    """
+    recalled, d = _addresses(q, s, b, rho, lam)
+    return recalled, d
+
+
+@torch.library.custom_op("fourfold::delta_rule", mutates_args=())
+def _delta_rule(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    initial_state: Tensor | None,
+    offsets: Tensor | None,
+    edges: Sequence[int],
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from fourfold.ops.cpu import operator
+
+    tensors = (q, s, d, e, log_alpha, erase, write)
+    return operator.forward(tensors, edges, initial_state, offsets, keep)
+
+
+@_delta_rule.register_fake
+def _(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    initial_state: Tensor | None,
+    offsets: Tensor | None,
+    edges: Sequence[int],
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from fourfold.ops.cpu.shapes import kept_shapes
+
+    batch, _, heads, columns = e.shape
+    sequences = batch if offsets is None else offsets.shape[0] - 1
+    predicted, states = kept_shapes(q.shape, columns, offsets, keep)
+    return (
+        torch.empty_like(e, memory_format=torch.contiguous_format),
+        log_alpha.new_empty(sequences, heads, q.shape[-1], columns),
+        log_alpha.new_empty(predicted),
+        log_alpha.new_empty(states),
+    )
+
+
+@torch.library.custom_op("fourfold::delta_rule_backward", mutates_args=())
+def _delta_rule_backward(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    has_state: bool,
+    offsets: Tensor | None,
+    edges: Sequence[int],
+    predicted: Tensor,
+    states: Tensor,
+    dy: Tensor | None,
+    dfinal: Tensor | None,
+) -> list[Tensor]:
+    from fourfold.ops.cpu import operator
+
+    tensors = (q, s, d, e, log_alpha, erase, write)
+    return operator.backward(tensors, edges, has_state, offsets, predicted, states, dy, dfinal)
+
+
+@_delta_rule_backward.register_fake
+def _(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    has_state: bool,
+    offsets: Tensor | None,
+    edges: Sequence[int],
+    predicted: Tensor,
+    states: Tensor,
+    dy: Tensor | None,
+    dfinal: Tensor | None,
+) -> list[Tensor]:
+    batch, _, heads, columns = e.shape
+    sequences = batch if offsets is None else offsets.shape[0] - 1
+    inputs = (q, s, d, e, log_alpha, erase, write)
+    gradients = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
+    return [*gradients, log_alpha.new_empty(sequences, heads, q.shape[-1], columns)]
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, initial_state, offsets, edges, _ = inputs
+    _, _, predicted, states = output
+    ctx.save_for_backward(*tensors, offsets, predicted, states)
+    ctx.has_state, ctx.edges = initial_state is not None, edges
+    ctx.mark_non_differentiable(predicted, states)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    *tensors, offsets, predicted, states = ctx.saved_tensors
+    *gradients, dinitial = _delta_rule_backward(
+        *tensors, ctx.has_state, offsets, ctx.edges, predicted, states, dy, dfinal
+    )
+    return *gradients, dinitial if ctx.has_state else None, None, None, None
+
+
+_delta_rule.register_autograd(_backward, setup_context=_keep_for_backward)
+
+
+def _once_only(*_: Any) -> None:
+    raise NotImplementedError(
+        'form="fused" has no second derivative; ask the operator for form="chunked".'
+    )
+
+
+_delta_rule_backward.register_autograd(_once_only)
+
+
+@torch.library.custom_op("fourfold::addresses", mutates_args=())
+def _addresses(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
+    from fourfold.ops.cpu import operator
+
+    return operator.addresses((q, s, b, rho, lam))
+
+
+@_addresses.register_fake
+def _(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
+    return [torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2)]
+
+
+@torch.library.custom_op("fourfold::addresses_backward", mutates_args=())
+def _addresses_backward(
+    q: Tensor,
+    s: Tensor,
+    b: Tensor,
+    rho: Tensor,
+    lam: Tensor,
+    dq: Tensor | None,
+    dd: Tensor | None,
+) -> list[Tensor]:
+    from fourfold.ops.cpu import operator
+
+    return operator.addresses_backward((q, s, b, rho, lam), dq, dd)
+
+
+@_addresses_backward.register_fake
+def _(
+    q: Tensor,
+    s: Tensor,
+    b: Tensor,
+    rho: Tensor,
+    lam: Tensor,
+    dq: Tensor | None,
+    dd: Tensor | None,
+) -> list[Tensor]:
+    inputs = (q, s, b, rho, lam)
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Tensor, ...], output: list[Tensor]) -> None:
+    ctx.save_for_backward(*inputs)
+    ctx.set_materialize_grads(False)
+
+
+def _addresses_gradients(ctx: Any, gradients: list[Tensor | None]) -> tuple[Tensor, ...]:
+    return tuple(_addresses_backward(*ctx.saved_tensors, *gradients))
+
+
+_addresses.register_autograd(_addresses_gradients, setup_context=_keep_inputs)
+_addresses_backward.register_autograd(_once_only)

@@ -1,0 +1,208 @@
+"""The two calls: from the inputs to the outputs and what is kept, and back from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fourfold.ops.gpu.gradients import address_gradients, entity_gradients
+from fourfold.ops.gpu.output import outputs
+from fourfold.ops.gpu.plan import PANEL, Plan, chunks_of, kept_shapes, make_plan
+from fourfold.ops.gpu.prepare import prepare_backward, prepare_forward
+from fourfold.ops.gpu.scan import scan_backward, scan_forward
+
+
+def forward(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    edges: list[int],
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor | None,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Run the rule over all sequences.
+
+    Args:
+        q, s, d: (B, T, H, S), float32 or bfloat16.
+        e: (B, T, H, D), of the same dtype.
+        log_alpha: (B, T, H) float32.
+        erase, write: (B, T, H, G) float32, one strength for each column block.
+        edges: G + 1 column offsets from 0 to D, never decreasing.
+        initial_state: (N, H, S, D) float32, zeros if None.
+        cu_seqlens: (N + 1,) offsets of the sequences packed into B = 1, or None.
+        keep: also return what ``backward`` needs.
+
+    Returns:
+        y (B, T, H, D) in e's dtype, the final state (N, H, S, D) in float32, and, empty unless
+        ``keep``, predicted (B, T, H, D) in float32 and the state before each chunk in e's dtype;
+        ``kept_shapes`` tells their shapes.
+
+    Raises:
+        TypeError: inputs that are neither float32 nor bfloat16.
+        ValueError: more than eight column blocks.
+    """
+    plan = make_plan(q, e, edges, cu_seqlens)
+    q, s, d, e, log_alpha, erase, write = (
+        x.contiguous() for x in (q, s, d, e, log_alpha, erase, write)
+    )
+    initial_state = None if initial_state is None else initial_state.contiguous()
+    y = torch.empty_like(e)
+    final = _states(plan, e)
+    predicted_shape, states_shape = kept_shapes(q, e, edges, cu_seqlens, keep)
+    predicted = e.new_empty(predicted_shape, dtype=torch.float32)
+    if not plan.tokens:
+        final.zero_() if initial_state is None else final.copy_(initial_state)
+        return y, final, predicted, e.new_empty(states_shape)
+
+    work = _Workspace(plan, e, cu_seqlens)
+    states = e.new_empty(plan.chunks, plan.heads, plan.address, plan.columns)
+    from_state = e.new_empty(*erase.shape, plan.address)
+    corrections = torch.empty_like(e)
+    with torch.cuda.device_of(e):
+        prepare_forward[work.matrices,](
+            q, s, d, e, log_alpha, erase, write, work.A, work.L, from_state, corrections,
+            work.gamma, work.tail, work.bounds, plan.tokens,
+            **work.common, **work.blocks, S=plan.address, BK=plan.address_tile, BV=plan.panel,
+            **_resources(plan, warps=4),
+        )  # fmt: skip
+        scan_forward[work.walks,](
+            d, from_state, corrections, work.gamma, work.tail, initial_state, states, final,
+            work.cu_seqlens, work.starts, plan.tokens,
+            **work.common, **work.blocks, **work.scan, S=plan.address,
+            **_resources(plan, warps=work.scan_warps),
+        )  # fmt: skip
+        outputs[work.matrices * -(-plan.columns // plan.panel),](
+            q, s, work.A, work.L, corrections, states, work.gamma, y,
+            predicted if keep else None, work.bounds, plan.tokens,
+            **work.common, S=plan.address, BK=plan.address_tile, BV=plan.panel,
+            **_resources(plan, warps=4),
+        )  # fmt: skip
+    return y, final, predicted, states if keep else e.new_empty(states_shape)
+
+
+def backward(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    edges: list[int],
+    cu_seqlens: Tensor | None,
+    predicted: Tensor,
+    states: Tensor,
+    dy: Tensor,
+    dfinal: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of the inputs of ``forward``, which was called with ``keep``.
+
+    Args:
+        q, s, d, e, log_alpha, erase, write, edges, cu_seqlens: as given to ``forward``.
+        predicted, states: as returned by it.
+        dy: (B, T, H, D), gradient of y.
+        dfinal: (N, H, S, D) float32, gradient of the final state, zeros if None.
+
+    Returns:
+        the gradients of q, s, d and e in their dtype; those of log_alpha, erase, write and of the
+        initial state (whether or not there was one) in float32.
+    """
+    plan = make_plan(q, e, edges, cu_seqlens)
+    q, s, d, e, log_alpha, erase, write, predicted, states = (
+        x.contiguous() for x in (q, s, d, e, log_alpha, erase, write, predicted, states)
+    )
+    dy = dy.to(e.dtype).contiguous()
+    dfinal = None if dfinal is None else dfinal.float().contiguous()
+    dq, ds, dd, de = (torch.empty_like(x) for x in (q, s, d, e))
+    derase, dwrite = torch.empty_like(erase), torch.empty_like(write)
+    dinitial = _states(plan, e)
+    if not plan.tokens:
+        dinitial.zero_() if dfinal is None else dinitial.copy_(dfinal)
+        return dq, ds, dd, de, torch.empty_like(log_alpha), derase, dwrite, dinitial
+
+    work = _Workspace(plan, e, cu_seqlens)
+    from_gradient = e.new_empty(*erase.shape, plan.address)
+    dcorrections, corrections = torch.empty_like(e), torch.empty_like(e)
+    dstates = torch.empty_like(states)
+    tiles = -(-plan.address // plan.address_tile)
+    # One part from the pairs inside each chunk, one from every tile of addresses.
+    dlog_alpha = log_alpha.new_empty(1 + tiles, *log_alpha.shape)
+    with torch.cuda.device_of(e):
+        prepare_backward[work.matrices,](
+            q, s, d, log_alpha, erase, dy, work.A, work.L, from_gradient, dcorrections,
+            work.gamma, work.tail, work.bounds, plan.tokens,
+            **work.common, **work.blocks, S=plan.address, BK=plan.address_tile, BV=plan.panel,
+            **_resources(plan, warps=4),
+        )  # fmt: skip
+        scan_backward[work.walks,](
+            q, s, erase, dy, from_gradient, dcorrections, work.gamma, dfinal, dstates, dinitial,
+            work.cu_seqlens, work.starts, plan.tokens,
+            **work.common, **work.blocks, **work.scan, S=plan.address,
+            **_resources(plan, warps=work.scan_warps),
+        )  # fmt: skip
+        entity_gradients[work.matrices,](
+            e, log_alpha, erase, write, predicted, dy, dcorrections, corrections, work.A, work.L,
+            de, derase, dwrite, dlog_alpha[0], work.bounds, plan.tokens,
+            **work.common, **work.blocks, BV=plan.panel,
+            **_resources(plan, warps=4),
+        )  # fmt: skip
+        address_gradients[work.matrices * tiles,](
+            q, s, d, dy, corrections, dcorrections, states, dstates, work.gamma, work.tail,
+            work.A, work.L, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens,
+            plan.batch * plan.tokens,
+            **work.common, S=plan.address, BK=plan.address_tile, BV=plan.panel,
+            **_resources(plan, warps=8),
+        )  # fmt: skip
+    return dq, ds, dd, de, dlog_alpha.sum(0), derase, dwrite, dinitial
+
+
+class _Workspace:
+    """Scratch tensors and the arguments that kernels share."""
+
+    def __init__(self, plan: Plan, e: Tensor, cu_seqlens: Tensor | None) -> None:
+        self.cu_seqlens = self.bounds = self.starts = None
+        if cu_seqlens is not None:
+            self.cu_seqlens = cu_seqlens.long().contiguous()
+            self.bounds, self.starts = chunks_of(plan, self.cu_seqlens)
+        self.matrices = plan.chunks * plan.heads
+        self.A = e.new_empty(self.matrices, plan.chunk, plan.chunk)
+        self.L = torch.empty_like(self.A)
+        self.gamma = e.new_empty(e.shape[:3], dtype=torch.float32)
+        self.tail = torch.empty_like(self.gamma)
+        self.common: dict[str, Any] = dict(
+            H=plan.heads,
+            D=plan.columns,
+            C=plan.chunk,
+            PACKED=plan.packed,
+            PRECISION="ieee" if plan.wide else "tf32",
+        )
+        self.blocks = dict(G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
+        width = _scan_width(plan, e)
+        self.scan = dict(PANELS=plan.panels(width), SP=plan.whole_address, BV=width)
+        self.walks = plan.sequences * plan.heads * self.scan["PANELS"]
+        self.scan_warps = 8 if plan.whole_address * width > 128 * 64 else 4
+
+
+def _states(plan: Plan, like: Tensor) -> Tensor:
+    shape = (plan.sequences, plan.heads, plan.address, plan.columns)
+    return like.new_empty(shape, dtype=torch.float32)
+
+
+def _scan_width(plan: Plan, e: Tensor) -> int:
+    """Columns of the scan's panels: narrow ones where wide ones would leave the GPU idle."""
+    if not e.is_cuda or plan.panel < PANEL:
+        return plan.panel
+    processors = torch.cuda.get_device_properties(e.device).multi_processor_count
+    walks = plan.sequences * plan.heads * plan.panels(PANEL)
+    return PANEL if walks >= 2 * processors else PANEL // 2
+
+
+def _resources(plan: Plan, warps: int) -> dict[str, int]:
+    return dict(num_warps=warps, num_stages=1 if plan.wide else 2)

@@ -1,0 +1,152 @@
+"""The four factors of a chunk's corrections and of their gradients, for every chunk at once."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from fourfold.ops.gpu.chunk import (
+    block_columns,
+    chunk_pairs,
+    chunk_tokens,
+    load_rows,
+    outer_decays,
+    square,
+    store_rows,
+    unit_lower_inverse,
+)
+
+
+@triton.jit(do_not_specialize=["T"])
+def prepare_forward(
+    q,
+    s,
+    d,
+    e,
+    log_alpha,
+    erase,
+    write,
+    A,
+    L,
+    from_state,
+    corrections,
+    gamma,
+    tail,
+    bounds,
+    T,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    G: tl.constexpr,
+    EDGES: tl.constexpr,
+    ALIGN: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program a chunk and head.
+
+    Writes A and L (M, H, C, C), γ and R_C (B, T, H), from_state = X diag(ω_e γ) S, (B, T, H, G, S),
+    and corrections = X diag(ω_w) entities, (B, T, H, D), from which ``scan_forward`` makes U.
+    """
+    chunk = tl.program_id(0) // H
+    h = tl.program_id(0) % H
+    first, stop = chunk_tokens(chunk, bounds, T, C, PACKED)
+    t = first + tl.arange(0, C)
+    inside = t < stop
+    at = t * H + h
+    a, lower = chunk_pairs(q, s, d, log_alpha, at, inside, S, C, BK, PRECISION)
+    to_here, to_end = outer_decays(log_alpha, t, stop, h, H, C)
+    matrix = tl.program_id(0).to(tl.int64) * C * C + square(C)
+    tl.store(A + matrix, a.to(A.dtype.element_ty))
+    tl.store(L + matrix, lower.to(L.dtype.element_ty))
+    tl.store(gamma + at, to_here, mask=inside)
+    tl.store(tail + at, to_end, mask=inside)
+
+    for g in range(G):
+        erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
+        written = tl.load(write + at * G + g, mask=inside, other=0.0)
+        inverse = unit_lower_inverse(erased[:, None] * lower, C, PRECISION)
+        # Factors go to the inverse, before it is rounded, and not to the inputs, which are exact.
+        factor = (inverse * (erased * to_here)[None, :]).to(s.dtype.element_ty)
+        for k in range(0, S, BK):
+            columns = k + tl.arange(0, BK)
+            sourced = load_rows(s, at, inside, columns, S, S)
+            product = tl.dot(factor, sourced, input_precision=PRECISION)
+            store_rows(from_state, product, at * G + g, inside, columns, S, S)
+        factor = (inverse * written[None, :]).to(e.dtype.element_ty)
+        start, end = block_columns(g, EDGES, G, ALIGN)
+        for v in range(start, end, BV):
+            columns = v + tl.arange(0, BV)
+            entities = load_rows(e, at, inside, columns, end, D)
+            product = tl.dot(factor, entities, input_precision=PRECISION)
+            store_rows(corrections, product, at, inside, columns, end, D)
+
+
+@triton.jit(do_not_specialize=["T"])
+def prepare_backward(
+    q,
+    s,
+    d,
+    log_alpha,
+    erase,
+    dy,
+    A,
+    L,
+    from_gradient,
+    dcorrections,
+    gamma,
+    tail,
+    bounds,
+    T,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    G: tl.constexpr,
+    EDGES: tl.constexpr,
+    ALIGN: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program a chunk and head.
+
+    Writes A, L, γ and R_C as ``prepare_forward`` does, from_gradient = Xᵀ diag(R_C) D,
+    (B, T, H, G, S), and dcorrections = (A X)ᵀ dY, (B, T, H, D), from which ``scan_backward`` makes
+    dU.
+    """
+    chunk = tl.program_id(0) // H
+    h = tl.program_id(0) % H
+    first, stop = chunk_tokens(chunk, bounds, T, C, PACKED)
+    t = first + tl.arange(0, C)
+    inside = t < stop
+    at = t * H + h
+    a, lower = chunk_pairs(q, s, d, log_alpha, at, inside, S, C, BK, PRECISION)
+    to_here, to_end = outer_decays(log_alpha, t, stop, h, H, C)
+    matrix = tl.program_id(0).to(tl.int64) * C * C + square(C)
+    tl.store(A + matrix, a.to(A.dtype.element_ty))
+    tl.store(L + matrix, lower.to(L.dtype.element_ty))
+    tl.store(gamma + at, to_here, mask=inside)
+    tl.store(tail + at, to_end, mask=inside)
+
+    for g in range(G):
+        erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
+        inverse = unit_lower_inverse(erased[:, None] * lower, C, PRECISION)
+        factor = tl.trans((inverse * to_end[:, None]).to(d.dtype.element_ty))
+        for k in range(0, S, BK):
+            columns = k + tl.arange(0, BK)
+            written = load_rows(d, at, inside, columns, S, S)
+            product = tl.dot(factor, written, input_precision=PRECISION)
+            store_rows(from_gradient, product, at * G + g, inside, columns, S, S)
+        factor = tl.dot(a, inverse, input_precision=PRECISION)
+        factor = tl.trans(factor.to(dy.dtype.element_ty))
+        start, end = block_columns(g, EDGES, G, ALIGN)
+        for v in range(start, end, BV):
+            columns = v + tl.arange(0, BV)
+            gradient = load_rows(dy, at, inside, columns, end, D)
+            product = tl.dot(factor, gradient, input_precision=PRECISION)
+            store_rows(dcorrections, product, at, inside, columns, end, D)
