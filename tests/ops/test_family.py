@@ -12,7 +12,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 
 from fourfold.ops import atpm, delta_rule, recall, transport
 
-FORMS = ("sequential", "chunked")
+FORMS = ("sequential", "chunked", "fused")
 
 
 def zeros_like_gate(inputs):
@@ -156,7 +156,8 @@ def test_comba_is_the_rule_whose_erase_reads_the_undecayed_state(form):
     torch.testing.assert_close(y, loop(step, x, 6), rtol=0, atol=1e-10)
 
 
-def test_gated_deltanet_gradients_agree_with_transformers():
+@pytest.mark.parametrize("form", ("chunked", "fused"))
+def test_gated_deltanet_gradients_agree_with_transformers(form):
     inputs = delta_inputs(T=70, dtype=torch.float32)
     shared = {name: inputs[name] for name in ("q", "s", "e", "log_alpha", "write")}
 
@@ -176,7 +177,7 @@ def test_gated_deltanet_gradients_agree_with_transformers():
             output_final_state=True,
         )
 
-    assert_close(run(ours, shared, form="chunked"), run(theirs, shared), 1e-4)
+    assert_close(run(ours, shared, form=form), run(theirs, shared), 1e-4)
 
 
 def test_unit_sources_keep_a_revision_a_contraction():

@@ -1,4 +1,4 @@
-"""The chunked form against the token loop: output, final state and every gradient."""
+"""The parallel forms against the token loop: output, final state and every gradient."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ SHAPES = {
     "one address": dict(S=1, Dk=2, Dv=3),
 }
 LENGTHS = (1, 2, 63, 64, 65, 200, 1000)
+FORMS = ("sequential", "chunked", "fused")
+PARALLEL = ("chunked", "fused")
+ways = pytest.mark.parametrize(
+    "way",
+    [dict(form="chunked", chunk_size=size) for size in (16, 32, 64)] + [dict(form="fused")],
+    ids=lambda way: "-".join(map(str, way.values())),
+)
 
 
 @cache
@@ -38,10 +45,10 @@ def oracle(shape: str, T: int) -> tuple[dict, torch.Tensor, dict]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("T", LENGTHS)
-@pytest.mark.parametrize("chunk_size", (16, 32, 64))
-def test_chunked_form_equals_token_loop(shape, T, chunk_size):
+@ways
+def test_parallel_forms_equal_the_token_loop(shape, T, way):
     inputs, state, reference = oracle(shape, T)
-    results = run(atpm, inputs, state, form="chunked", chunk_size=chunk_size)
+    results = run(atpm, inputs, state, **way)
     assert_close(results, reference, 1e-9)
     assert (results["y"] - reference["y"]).abs().max() < 1e-9
     assert (results["state"] - reference["state"]).abs().max() < 1e-9
@@ -49,27 +56,28 @@ def test_chunked_form_equals_token_loop(shape, T, chunk_size):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("T", LENGTHS)
-@pytest.mark.parametrize("chunk_size", (16, 32, 64))
-def test_chunked_form_in_float32_is_within_1e_4_of_the_float64_loop(shape, T, chunk_size):
+@ways
+def test_parallel_forms_in_float32_are_within_1e_4_of_the_float64_loop(shape, T, way):
     inputs, state, reference = oracle(shape, T)
     inputs, state = leaves(inputs, torch.float32), leaves({"E": state}, torch.float32)["E"]
-    results = run(atpm, inputs, state, form="chunked", chunk_size=chunk_size)
+    results = run(atpm, inputs, state, **way)
     assert_close(results, reference, 1e-4)
 
 
 @pytest.mark.parametrize("per_column", (False, True))
-def test_chunked_delta_rule_with_one_strength_for_all_or_for_each_column(per_column):
+@pytest.mark.parametrize("form", PARALLEL)
+def test_delta_rule_with_one_strength_for_all_or_for_each_column(form, per_column):
     inputs = delta_inputs(T=70, per_column=per_column)
     state = random_state(D=6)
     reference = run(delta_rule, inputs, state, form="sequential")
-    assert_close(run(delta_rule, inputs, state, form="chunked", chunk_size=16), reference, 1e-9)
+    assert_close(run(delta_rule, inputs, state, form=form, chunk_size=16), reference, 1e-9)
 
 
 def test_column_blocks_equal_strengths_written_out_per_column():
     inputs = delta_inputs(T=40, D=6)
     blocks = torch.rand(2, 40, 2, 3, dtype=torch.float64)
     spelled_out = blocks.repeat_interleave(torch.tensor([1, 3, 2]), -1)
-    for form in ("sequential", "chunked"):
+    for form in FORMS:
         by_block, _ = delta_rule(
             **inputs | dict(erase=blocks, write=blocks), column_blocks=(1, 3, 2), form=form
         )
@@ -77,7 +85,7 @@ def test_column_blocks_equal_strengths_written_out_per_column():
         torch.testing.assert_close(by_block, by_column, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_gradcheck(form):
     inputs = atpm_inputs(B=1, T=5, H=1, S=3, Dk=1, Dv=2)
     state = random_state(N=1, H=1, S=3, D=3)
@@ -94,7 +102,7 @@ def test_gradcheck(form):
 @given(
     cuts=st.lists(st.integers(0, 90), max_size=4).map(sorted),
     chunk_size=st.sampled_from((1, 7, 16, 64)),
-    form=st.sampled_from(("sequential", "chunked", "auto")),
+    form=st.sampled_from((*FORMS, "auto")),
 )
 def test_splitting_anywhere_and_carrying_the_state_changes_nothing(cuts, chunk_size, form):
     inputs = atpm_inputs(T=90)
@@ -112,7 +120,7 @@ def test_splitting_anywhere_and_carrying_the_state_changes_nothing(cuts, chunk_s
 @given(
     lengths=st.lists(st.sampled_from((0, 1, 2, 15, 16, 17, 40)), max_size=6),
     chunk_size=st.sampled_from((1, 16, 64)),
-    form=st.sampled_from(("sequential", "chunked", "auto")),
+    form=st.sampled_from((*FORMS, "auto")),
 )
 def test_packed_sequences_equal_the_same_one_by_one(lengths, chunk_size, form):
     total = sum(lengths)
@@ -134,15 +142,16 @@ def test_packed_sequences_equal_the_same_one_by_one(lengths, chunk_size, form):
         torch.testing.assert_close(final[n : n + 1], alone_final, rtol=0, atol=1e-9)
 
 
-def test_packed_gradients_equal_the_token_loop():
+@pytest.mark.parametrize("form", PARALLEL)
+def test_packed_gradients_equal_the_token_loop(form):
     inputs = atpm_inputs(B=1, T=100)
     state = random_state(N=4)
     options = dict(cu_seqlens=torch.tensor([0, 0, 1, 67, 100], dtype=torch.int32))
     reference = run(atpm, inputs, state, form="sequential", **options)
-    assert_close(run(atpm, inputs, state, form="chunked", **options), reference, 1e-9)
+    assert_close(run(atpm, inputs, state, form=form, **options), reference, 1e-9)
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_results_do_not_depend_on_batch_neighbours(form):
     inputs = atpm_inputs(B=3, T=70)
     state = random_state(N=3)
@@ -156,7 +165,7 @@ def test_results_do_not_depend_on_batch_neighbours(form):
         torch.testing.assert_close(final[own], alone_final, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_non_contiguous_inputs_give_the_same_result(form):
     inputs = atpm_inputs(T=70)
     reference = run(atpm, inputs, random_state(), form=form)
@@ -169,7 +178,7 @@ def test_non_contiguous_inputs_give_the_same_result(form):
     assert_close(run(atpm, strided, state, form=form), reference, 1e-12)
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_bfloat16_inputs_keep_a_float32_state_and_small_errors(form, record_property):
     inputs = leaves(atpm_inputs(T=200, S=8, Dk=4, Dv=8), torch.bfloat16)
     # Rounding moves s off the unit sphere; the reference is given the same rounded inputs.
@@ -184,7 +193,7 @@ def test_bfloat16_inputs_keep_a_float32_state_and_small_errors(form, record_prop
     assert max(errors.values()) < 5e-3, errors
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_no_tokens_return_no_output_and_the_state_as_it_was(form):
     inputs = atpm_inputs(T=0)
     state = random_state()
@@ -201,7 +210,7 @@ def test_operators_never_change_their_inputs():
     inputs = {name: x.detach() for name, x in atpm_inputs(T=70).items()}
     state = random_state().detach()
     before = {name: x.clone() for name, x in inputs.items()} | {"state": state.clone()}
-    atpm(**inputs, initial_state=state, form="chunked")
-    atpm(**inputs, initial_state=state, form="sequential")
+    for form in FORMS:
+        atpm(**inputs, initial_state=state, form=form)
     for name, x in (inputs | {"state": state}).items():
         assert torch.equal(x, before[name]), name

@@ -8,6 +8,8 @@ from inputs import assert_close, atpm_inputs, doubling_stream, leaves, random_st
 
 from fourfold.ops import atpm, delta_rule
 
+FORMS = ("sequential", "chunked", "fused")
+
 
 def test_100_000_tokens_without_decay_stay_finite(record_property):
     state, largest = None, 0.0
@@ -23,7 +25,7 @@ def test_100_000_tokens_without_decay_stay_finite(record_property):
 
 
 def test_a_decay_of_e_to_the_minus_30_makes_no_infinite_gradient():
-    for form in ("sequential", "chunked"):
+    for form in FORMS:
         for dtype, tolerance in ((torch.float32, 1e-4), (torch.float64, 1e-9)):
             inputs = {name: x.detach() for name, x in atpm_inputs(T=130).items()}
             inputs["log_alpha"][:, ::3] = -30.0
@@ -34,12 +36,13 @@ def test_a_decay_of_e_to_the_minus_30_makes_no_infinite_gradient():
             assert_close(results, reference, tolerance)
 
 
-def test_small_decays_after_a_violent_one_keep_their_precision():
+@pytest.mark.parametrize("form", ("chunked", "fused"))
+def test_small_decays_after_a_violent_one_keep_their_precision(form):
     inputs = {name: x.detach() for name, x in atpm_inputs(T=64).items()}
     inputs["log_alpha"][:] = -1e-3
     inputs["log_alpha"][:, 5:10] = -2000.0
     reference = run(atpm, leaves(inputs, torch.float64), form="sequential")
-    results = run(atpm, leaves(inputs, torch.float32), form="chunked")
+    results = run(atpm, leaves(inputs, torch.float32), form=form)
     assert_close(results, reference, 1e-5)
 
 
@@ -56,7 +59,7 @@ def test_opposite_proposals_at_44_degrees_double_the_state_every_two_tokens(reco
 
 def test_the_doubling_stream_overflows_float32_in_about_256_tokens():
     # The operator is exact and does not hide this; sessions guard against it.
-    for form in ("sequential", "chunked"):
+    for form in FORMS:
         _, early = atpm(**doubling_stream(200), form=form)
         assert torch.isfinite(early).all()
         assert early.norm() > 1e25
@@ -64,7 +67,7 @@ def test_the_doubling_stream_overflows_float32_in_about_256_tokens():
         assert not torch.isfinite(late).all()
 
 
-@pytest.mark.parametrize("form", ("sequential", "chunked"))
+@pytest.mark.parametrize("form", FORMS)
 def test_autocast_does_not_reach_into_the_state(form):
     # Adding ones: in bfloat16 the sum would stop growing at 256 additions of one.
     ones = torch.ones(1, 3000, 1, 1)

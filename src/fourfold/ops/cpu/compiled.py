@@ -21,14 +21,12 @@ from numba import types
 
 logger = logging.getLogger("fourfold")
 _compiling = threading.RLock()
-_ENTRY = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
 _kept_alive: list[Any] = []
-"""Machine code lasts as long as the Numba object that owns it."""
 _TYPES = {"float32": types.float32, "float64": types.float64, "bfloat16": types.uint16}
 
 
 def compiled(worker: str, storage: str, number: str) -> Any:
-    """The compiled worker: call it, or cast it to ``c_void_p`` for its address.
+    """The compiled worker as a C function.
 
     Args:
         worker: "module.function" in this package.
@@ -41,27 +39,27 @@ def compiled(worker: str, storage: str, number: str) -> Any:
 
 @cache
 def _compiled(worker: str, storage: str, number: str) -> Any:
-    module, name = worker.split(".")
-    function = getattr(import_module(f"{__package__}.{module}"), name)
+    integers = types.CPointer(types.int64)
     pointers = [types.CPointer(_TYPES[kind]) for kind in (storage, number)]
-    signature = types.void(*pointers, types.CPointer(types.int64), types.int64)
-    callback = _with_cache(lambda keep: numba.cfunc(signature, cache=keep)(function))
-    _kept_alive.append(callback)
-    return _ENTRY(callback.address)
-
-
-def compiled_parallel(function: Callable[..., None]) -> Any:
-    """The loop over threads, compiled."""
-    with _compiling:
-        return _compiled_parallel(function)
+    return _c_function(worker, [*pointers, integers, types.int64])
 
 
 @cache
-def _compiled_parallel(function: Callable[..., None]) -> Any:
-    signature = types.void(types.int64, types.Array(types.int64, 1, "C"), types.int64)
-    return _with_cache(
-        lambda keep: numba.njit(signature, parallel=True, nogil=True, cache=keep)(function)
-    )
+def compiled_region() -> Any:
+    """The function that OpenMP starts on every thread, compiled."""
+    with _compiling:
+        return _c_function("threads.region", [types.CPointer(types.int64)])
+
+
+def _c_function(name: str, arguments: list[types.Type]) -> Any:
+    module, function = name.split(".")
+    body = getattr(import_module(f"{__package__}.{module}"), function)
+    signature = types.void(*arguments)
+    callback = _with_cache(lambda keep: numba.cfunc(signature, cache=keep)(body))
+    # Machine code lasts as long as the Numba object that owns it.
+    _kept_alive.append(callback)
+    kinds = [ctypes.c_int64 if kind == types.int64 else ctypes.c_void_p for kind in arguments]
+    return ctypes.CFUNCTYPE(None, *kinds)(callback.address)
 
 
 def _with_cache(compile: Callable[[bool], Any]) -> Any:

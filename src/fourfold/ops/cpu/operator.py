@@ -115,7 +115,7 @@ def addresses_backward(
 
 def _run_addresses(worker: str, streams: Sequence[Tensor]) -> None:
     batch, tokens, heads, address = streams[0].shape
-    workers = threads.worker_count(threads.worth(16 * batch * tokens * heads * address))
+    workers = threads.worker_count(batch * tokens, 16 * batch * tokens * heads * address)
     scratch = streams[0].new_empty(workers, addresses_scratch(address))
     numbers = [workers, batch, tokens, heads, address]
     arguments = kernel_arguments(streams, [scratch.data_ptr()], numbers)
@@ -139,8 +139,8 @@ def _run(
     e, state = streams[3], matrices[0]
     batch, tokens, heads, _ = e.shape
     count, _, address, columns = state.shape
-    most = threads.worth(batch * tokens * heads * address * columns)
-    workers = threads.worker_count(min(count * heads, most))
+    work = batch * tokens * heads * address * columns
+    workers = threads.worker_count(count * heads, work)
     size = 2 * columns
     if flags:
         forward, backward = _scratch_sizes(flags[0], address, columns, NAMES[state.dtype])

@@ -185,7 +185,7 @@ class _Workspace:
         )
         self.blocks = dict(G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
         width = _scan_width(plan, e)
-        self.scan = dict(PANELS=plan.panels(width), SP=plan.whole_address, BV=width)
+        self.scan = dict(PANELS=plan.panels(width), BK=plan.whole_address, BV=width)
         self.walks = plan.sequences * plan.heads * self.scan["PANELS"]
         self.scan_warps = 8 if plan.whole_address * width > 128 * 64 else 4
 

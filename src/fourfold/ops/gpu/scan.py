@@ -23,6 +23,36 @@ def sequence_tokens(n, cu_seqlens, starts, T, C: tl.constexpr, PACKED: tl.conste
     return first, stop, chunk
 
 
+@triton.jit
+def load_state(
+    pointer,
+    row,
+    columns,
+    stop,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+):
+    """A panel of a state from ``row`` on as a tuple of (BK, BV) tiles; zeros if there is none."""
+    tiles = ()
+    for k in tl.static_range((S + BK - 1) // BK):
+        if pointer is not None:
+            address = k * BK + tl.arange(0, BK)
+            tiles = tiles + (load_rows(pointer, row + address, address < S, columns, stop, D),)
+        else:
+            tiles = tiles + (tl.zeros([BK, BV], tl.float32),)
+    return tiles
+
+
+@triton.jit
+def store_state(pointer, tiles, row, columns, stop, S: tl.constexpr, D: tl.constexpr, BK: tl.constexpr):
+    """The inverse of ``load_state``."""
+    for k in tl.static_range(len(tiles)):
+        address = k * BK + tl.arange(0, BK)
+        store_rows(pointer, tiles[k], row + address, address < S, columns, stop, D)
+
+
 @triton.jit(do_not_specialize=["T"])
 def scan_forward(
     d,
@@ -44,7 +74,7 @@ def scan_forward(
     ALIGN: tl.constexpr,
     PANELS: tl.constexpr,
     C: tl.constexpr,
-    SP: tl.constexpr,
+    BK: tl.constexpr,
     BV: tl.constexpr,
     PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -59,32 +89,32 @@ def scan_forward(
     h = sequence % H
     g, column, end = panel_columns(panel, EDGES, G, ALIGN, BV)
     columns = column + tl.arange(0, BV)
-    address = tl.arange(0, SP)
-    inside_address = address < S
     first, stop, chunk = sequence_tokens(sequence // H, cu_seqlens, starts, T, C, PACKED)
 
-    row = sequence.to(tl.int64) * S + address
-    if initial is not None:
-        E = load_rows(initial, row, inside_address, columns, end, D)
-    else:
-        E = tl.zeros([SP, BV], tl.float32)
+    row = sequence.to(tl.int64) * S
+    E = load_state(initial, row, columns, end, S, D, BK, BV)
     for i in range(tl.cdiv(stop - first, C)):
         t = first + i * C + tl.arange(0, C)
         inside = t < stop
         at = t * H + h
-        matrix = ((chunk + i) * H + h) * S + address
-        store_rows(states, E, matrix, inside_address, columns, end, D)
-        factor = load_rows(from_state, at * G + g, inside, address, S, S)
+        store_state(states, E, ((chunk + i) * H + h) * S, columns, end, S, D, BK)
         U = load_rows(corrections, at, inside, columns, end, D).to(tl.float32)
-        U -= tl.dot(factor, E.to(factor.dtype), input_precision=PRECISION)
+        for k in tl.static_range(len(E)):
+            address = k * BK + tl.arange(0, BK)
+            factor = load_rows(from_state, at * G + g, inside, address, S, S)
+            U -= tl.dot(factor, E[k].to(factor.dtype), input_precision=PRECISION)
         store_rows(corrections, U, at, inside, columns, end, D)
-        written = load_rows(d, at, inside, address, S, S)
         to_end = tl.load(tail + at, mask=inside, other=0.0)
+        U = (U * to_end[:, None]).to(d.dtype.element_ty)
         last = tl.minimum(first + i * C + C, stop) - 1
-        E *= tl.load(gamma + last * H + h)
-        U = (U * to_end[:, None]).to(written.dtype)
-        E = tl.dot(tl.trans(written), U, E, input_precision=PRECISION)
-    store_rows(final, E, row, inside_address, columns, end, D)
+        decay = tl.load(gamma + last * H + h)
+        after = ()
+        for k in tl.static_range(len(E)):
+            address = k * BK + tl.arange(0, BK)
+            written = tl.trans(load_rows(d, at, inside, address, S, S))
+            after = after + (tl.dot(written, U, E[k] * decay, input_precision=PRECISION),)
+        E = after
+    store_state(final, E, row, columns, end, S, D, BK)
 
 
 @triton.jit(do_not_specialize=["T"])
@@ -110,7 +140,7 @@ def scan_backward(
     ALIGN: tl.constexpr,
     PANELS: tl.constexpr,
     C: tl.constexpr,
-    SP: tl.constexpr,
+    BK: tl.constexpr,
     BV: tl.constexpr,
     PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -127,36 +157,36 @@ def scan_backward(
     h = sequence % H
     g, column, end = panel_columns(panel, EDGES, G, ALIGN, BV)
     columns = column + tl.arange(0, BV)
-    address = tl.arange(0, SP)
-    inside_address = address < S
     first, stop, chunk = sequence_tokens(sequence // H, cu_seqlens, starts, T, C, PACKED)
 
-    row = sequence.to(tl.int64) * S + address
-    if dfinal is not None:
-        dE = load_rows(dfinal, row, inside_address, columns, end, D)
-    else:
-        dE = tl.zeros([SP, BV], tl.float32)
+    row = sequence.to(tl.int64) * S
+    dE = load_state(dfinal, row, columns, end, S, D, BK, BV)
     chunks = tl.cdiv(stop - first, C)
     for step in range(chunks):
         i = chunks - 1 - step
         t = first + i * C + tl.arange(0, C)
         inside = t < stop
         at = t * H + h
-        matrix = ((chunk + i) * H + h) * S + address
-        store_rows(dstates, dE, matrix, inside_address, columns, end, D)
-        factor = load_rows(from_gradient, at * G + g, inside, address, S, S)
+        store_state(dstates, dE, ((chunk + i) * H + h) * S, columns, end, S, D, BK)
         dU = load_rows(dcorrections, at, inside, columns, end, D).to(tl.float32)
-        dU = tl.dot(factor, dE.to(factor.dtype), dU, input_precision=PRECISION)
+        for k in tl.static_range(len(dE)):
+            address = k * BK + tl.arange(0, BK)
+            factor = load_rows(from_gradient, at * G + g, inside, address, S, S)
+            dU = tl.dot(factor, dE[k].to(factor.dtype), dU, input_precision=PRECISION)
         store_rows(dcorrections, dU, at, inside, columns, end, D)
-        queried = load_rows(q, at, inside, address, S, S)
-        sourced = load_rows(s, at, inside, address, S, S)
-        gradient = load_rows(dy, at, inside, columns, end, D)
         to_here = tl.load(gamma + at, mask=inside, other=0.0)
         erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
+        gradient = load_rows(dy, at, inside, columns, end, D)
+        gradient = (gradient * to_here[:, None]).to(q.dtype.element_ty)
+        dP = (-dU * (erased * to_here)[:, None]).to(s.dtype.element_ty)
         last = tl.minimum(first + i * C + C, stop) - 1
-        dE *= tl.load(gamma + last * H + h)
-        gradient = (gradient * to_here[:, None]).to(queried.dtype)
-        dE = tl.dot(tl.trans(queried), gradient, dE, input_precision=PRECISION)
-        dP = (-dU * (erased * to_here)[:, None]).to(sourced.dtype)
-        dE = tl.dot(tl.trans(sourced), dP, dE, input_precision=PRECISION)
-    store_rows(dinitial, dE, row, inside_address, columns, end, D)
+        decay = tl.load(gamma + last * H + h)
+        before = ()
+        for k in tl.static_range(len(dE)):
+            address = k * BK + tl.arange(0, BK)
+            queried = tl.trans(load_rows(q, at, inside, address, S, S))
+            tile = tl.dot(queried, gradient, dE[k] * decay, input_precision=PRECISION)
+            sourced = tl.trans(load_rows(s, at, inside, address, S, S))
+            before = before + (tl.dot(sourced, dP, tile, input_precision=PRECISION),)
+        dE = before
+    store_state(dinitial, dE, row, columns, end, S, D, BK)
