@@ -69,7 +69,6 @@ class ATPM(DeltaFamilyLayer):
             chunk_size=chunk_size,
         )
         self.unit_query = unit_query
-        self.norm_eps = norm_eps
         self.decay = Decay(hidden_size, num_heads, decay_init)
         self.beta_proj = nn.Linear(hidden_size, 2 * num_heads, bias=False)
         self.controller = nn.Linear(hidden_size, 2 * num_heads)

@@ -81,12 +81,16 @@ class Attention(MemoryLayer[AttentionState]):
             proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
-        q, k = self._rotate(q, positions), self._rotate(k, positions)
-        state = AttentionState(
-            keys=torch.cat([state.keys, k], 2),
-            values=torch.cat([state.values, v], 2),
-            positions=torch.cat([state.positions, positions], 1),
-        )
+        # With nothing held and nothing padded, all rows stand at the same positions.
+        alike = mask is None and not state.positions.shape[1]
+        cos, sin = self._turns(positions[:1] if alike else positions, x.dtype)
+        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        if state.positions.shape[1]:
+            k, v = torch.cat([state.keys, k], 2), torch.cat([state.values, v], 2)
+            held = torch.cat([state.positions, positions], 1)
+        else:
+            held = positions
+        state = AttentionState(keys=k, values=v, positions=held)
         y = F.scaled_dot_product_attention(
             q,
             state.keys,
@@ -105,16 +109,13 @@ class Attention(MemoryLayer[AttentionState]):
             return start + torch.arange(tokens, device=held.device)
         return torch.where(mask, start + mask.cumsum(1) - 1, NOWHERE)
 
-    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Turn (N, heads, T, Dh) by the angles of positions (N, T), in float32 at least."""
-        precise = torch.promote_types(x.dtype, torch.float32)
-        half = torch.arange(0, self.head_dim, 2, device=x.device, dtype=precise)
+    def _turns(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (N, 1, T, Dh / 2) of the angles of positions (N, T)."""
+        precise = torch.promote_types(dtype, torch.float32)
+        half = torch.arange(0, self.head_dim, 2, device=positions.device, dtype=precise)
         frequencies = self.rope_theta ** (-half / self.head_dim)
         angles = (positions[..., None] * frequencies)[:, None]
-        first, second = x.to(precise).chunk(2, -1)
-        cos, sin = angles.cos(), angles.sin()
-        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
-        return turned.to(x.dtype)
+        return angles.cos(), angles.sin()
 
     def _visible(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(N, 1, T, L): which slots each query may look at."""
@@ -148,3 +149,10 @@ class Attention(MemoryLayer[AttentionState]):
         )
         positions = torch.zeros(sequences, 0, dtype=torch.long, device=device)
         return AttentionState(keys=empty, values=empty, positions=positions)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn (N, heads, T, Dh) by angles of positions, in float32 at least."""
+    first, second = x.to(cos.dtype).chunk(2, -1)
+    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+    return turned.to(x.dtype)

@@ -14,12 +14,13 @@ from typing_extensions import Required
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.short_convolution import ShortConvolution
 from fourfold.layers.state import RecurrentState
-from fourfold.ops import delta_rule
+from fourfold.ops import delta_rule, pointwise
+from fourfold.ops.pointwise import rms_norm
 
 
-def unit(x: Tensor) -> Tensor:
-    """Unit vectors along the last dimension, in float32 at least: addresses must be exact."""
-    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1)
+def unit(x: Tensor, *, scale: float = 1.0) -> Tensor:
+    """Rows of norm ``scale``, in float32 at least: addresses must be exact."""
+    return pointwise.unit(x.to(torch.promote_types(x.dtype, torch.float32)), scale=scale)
 
 
 class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
@@ -67,6 +68,7 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
         self.in_proj = nn.Linear(hidden_size, channels, bias=False)
         self.convolution = ShortConvolution(channels, conv_size) if conv_size else None
         self.norm = nn.RMSNorm(columns, eps=norm_eps)
+        self.norm_eps = norm_eps
         self.gate = gate
         self.gate_proj = nn.Linear(hidden_size, num_heads * columns, bias=False) if gate else None
         self.out_proj = nn.Linear(num_heads * columns, hidden_size, bias=False)
@@ -85,10 +87,18 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
             cu_seqlens=cu_seqlens,
             chunk_size=self.chunk_size,
         )
-        y = self.norm(y).flatten(-2)
-        if self.gate is not None and self.gate_proj is not None:
-            y = y * self.gate(self.gate_proj(x))
+        y = self._normalise(y, x).flatten(-2)
         return self.out_proj(y), RecurrentState(memory=memory, convolution=convolution)
+
+    def _normalise(self, y: Tensor, x: Tensor) -> Tensor:
+        """rms(y) ⊙ gate(W_g x), with y (B, T, H, D)."""
+        eps = self.norm_eps
+        if self.gate is None or self.gate_proj is None:
+            return rms_norm(y, self.norm.weight, eps)
+        gate = self.gate_proj(x).unflatten(-1, y.shape[-2:])
+        if self.gate is F.silu:
+            return rms_norm(y, self.norm.weight, eps, gate)
+        return rms_norm(y, self.norm.weight, eps) * self.gate(gate)
 
     def project(
         self, x: Tensor, state: RecurrentState | None, cu_seqlens: Tensor | None
@@ -98,8 +108,10 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
         if self.convolution is not None:
             before = None if state is None else state.convolution
             projected, convolution = self.convolution(projected, before, cu_seqlens)
+        else:
+            projected = F.silu(projected)
         widths = [self.num_heads * width for width in self.streams.values()]
-        parts = F.silu(projected).split(widths, -1)
+        parts = projected.split(widths, -1)
         streams = {
             name: part.unflatten(-1, (self.num_heads, width))
             for (name, width), part in zip(self.streams.items(), parts, strict=True)
@@ -174,7 +186,7 @@ class KeyValueLayer(DeltaFamilyLayer):
         """The plain delta rule's coordinates: unit keys and queries, written where it was read."""
         k = unit(streams["k"])
         return {
-            "q": unit(streams["q"]) * self.address_dim**-0.5,
+            "q": unit(streams["q"], scale=self.address_dim**-0.5),
             "s": k,
             "d": k,
             "e": streams["v"],

@@ -1,20 +1,23 @@
-"""A causal depthwise convolution over the last few tokens."""
+"""A causal depthwise convolution over the last few tokens, and the activation behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fourfold.layers.base import Initialised
+from fourfold.ops.kernels import plain_on_cpu
+from fourfold.ops.pointwise import causal_convolution
 
 
 class ShortConvolution(Initialised):
-    """y_t = Σ_j w_j ⊙ x_{t−width+1+j}, one filter a channel, no bias.
+    """silu(Σ_j w_j ⊙ x_{t−width+1+j}), one filter a channel, no bias.
 
-    Written as ``width`` shifted products: for filters this short that is faster on a CPU than a
-    grouped convolution, and it needs no transposition.
+    On a CPU a kernel of our own does all of it in one pass; elsewhere it is written as ``width``
+    shifted products, which need no transposition.
     """
 
     def __init__(self, channels: int, width: int) -> None:
@@ -34,33 +37,38 @@ class ShortConvolution(Initialised):
         """Convolve (B, T, channels), going on from ``state`` (N, width − 1, channels).
 
         Returns:
-            y (B, T, channels) and the last width − 1 inputs of each sequence.
+            silu(y) (B, T, channels) and the last width − 1 inputs of each sequence.
         """
+        if plain_on_cpu(x, self.weight, state):
+            y = causal_convolution(x, self.weight, state, cu_seqlens)
+        else:
+            y = F.silu(self._convolve(x, state, cu_seqlens))
+        return y, self._last_inputs(x, state, cu_seqlens)
+
+    def _convolve(
+        self, x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None
+    ) -> Tensor:
         history = self.weight.shape[0] - 1
-        sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
         if state is None:
-            state = x.new_zeros(sequences, history, x.shape[-1])
+            state = x.new_zeros(_sequences(x, cu_seqlens), history, x.shape[-1])
         if cu_seqlens is None:
-            extended = torch.cat([state, x], 1)
-            # A copy: a view would keep the whole input alive for as long as the state.
-            return self._convolve(extended), extended[:, extended.shape[1] - history :].clone()
+            return self._filter(torch.cat([state, x], 1))
 
         # Put each sequence's history in front of it, so that no filter reaches into its neighbour.
-        lengths = cu_seqlens.diff()
+        sequences = len(state)
         own_history = history * torch.arange(sequences, device=x.device)
         starts = cu_seqlens[:-1] + own_history
         taps = torch.arange(history, device=x.device)
         tokens = torch.arange(x.shape[1], device=x.device)
-        tokens = tokens + torch.repeat_interleave(own_history, lengths)
+        tokens = tokens + torch.repeat_interleave(own_history, cu_seqlens.diff())
         extended = x.new_empty(1, x.shape[1] + history * sequences, x.shape[-1])
         extended = extended.index_copy(
             1, (starts[:, None] + taps).flatten(), state.flatten(0, 1)[None]
         )
         extended = extended.index_copy(1, tokens + history, x)
-        last = (starts + lengths)[:, None] + taps
-        return self._convolve(extended).index_select(1, tokens), extended[0, last]
+        return self._filter(extended).index_select(1, tokens)
 
-    def _convolve(self, extended: Tensor) -> Tensor:
+    def _filter(self, extended: Tensor) -> Tensor:
         """(B, history + T, channels) -> (B, T, channels)."""
         width = self.weight.shape[0]
         length = extended.shape[1] - width + 1
@@ -68,3 +76,26 @@ class ShortConvolution(Initialised):
         for j in range(1, width):
             y = torch.addcmul(y, extended[:, j : j + length], self.weight[j])
         return y
+
+    def _last_inputs(self, x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None) -> Tensor:
+        history = self.weight.shape[0] - 1
+        tokens = x.shape[1]
+        if cu_seqlens is None and tokens >= history:
+            # A copy: a view would keep the whole input alive for as long as the state.
+            return x[:, tokens - history :].clone()
+        if state is None:
+            state = x.new_zeros(_sequences(x, cu_seqlens), history, x.shape[-1])
+        if cu_seqlens is None:
+            return torch.cat([state, x], 1)[:, tokens:].clone()
+        lengths = cu_seqlens.diff()[:, None]
+        place = lengths - history + torch.arange(history, device=x.device)
+        in_x = (cu_seqlens[:-1, None] + place).clamp_min(0)
+        in_state = (place + history).clamp_max(history - 1)
+        rows = torch.arange(len(state), device=x.device)[:, None]
+        if tokens == 0:
+            return state.clone()
+        return torch.where((place >= 0)[..., None], x[0, in_x], state[rows, in_state])
+
+
+def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:
+    return x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1

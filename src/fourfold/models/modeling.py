@@ -25,6 +25,14 @@ from fourfold.models.cache import FourfoldCache
 from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
 from fourfold.models.configuration import FourfoldConfig
 from fourfold.models.registry import LAYER_TYPES
+from fourfold.ops.pointwise import rms_norm, swiglu
+
+
+class RMSNorm(nn.RMSNorm):
+    """torch's, in one pass on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
 
 
 class FeedForward(nn.Module):
@@ -36,8 +44,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up_proj(x).chunk(2, -1)
-        return self.down_proj(F.silu(gate) * up)
+        return self.down_proj(swiglu(self.gate_up_proj(x)))
 
 
 class FourfoldBlock(GradientCheckpointingLayer):
@@ -45,9 +52,9 @@ class FourfoldBlock(GradientCheckpointingLayer):
 
     def __init__(self, config: FourfoldConfig, layer_type: str) -> None:
         super().__init__()
-        self.memory_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.memory_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.memory = LAYER_TYPES[layer_type](config)
-        self.feed_forward_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.feed_forward_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.feed_forward = FeedForward(config)
 
     def forward(
@@ -83,7 +90,7 @@ class FourfoldModel(FourfoldPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(FourfoldBlock(config, kind) for kind in config.layer_types)
-        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.gradient_checkpointing = False
         self.post_init()
 

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FUSED_DEVICES = ("cpu",)
+from fourfold.ops.kernels import kernels_for
+
 FUSED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def wants_fused(form: str, device: torch.device) -> bool:
     """Whether ``form`` asks for the kernels: by name, or "auto" where there are some."""
-    return form == "fused" or (form == "auto" and device.type in FUSED_DEVICES)
+    return form == "fused" or (form == "auto" and kernels_for(device))
 
 
 def fused_delta_rule(

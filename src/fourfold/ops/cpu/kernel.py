@@ -41,14 +41,14 @@ from fourfold.ops.cpu.vectors import (
     fma,
     lanes,
     load,
+    load_first,
     multiply,
-    read,
     shift,
     spread,
     store,
+    store_first,
     subtract,
     total,
-    write,
     zero,
 )
 
@@ -119,26 +119,18 @@ def clear(target, row, first, last, columns):
 @device
 def gather(source, token, width, tokens, target, row, rows, columns):
     """Copy ``tokens`` rows of ``width`` numbers into a padded matrix, with zeros around them."""
-    whole = width // lanes(target) * lanes(target)
-    if whole < columns:
-        clear(shift(target, whole), row, 0, tokens, columns - whole)
     for i in range(tokens):
-        for j in range(0, whole, lanes(target)):
-            store(target, i * row + j, load(source, i * token + j))
-        for j in range(whole, width):
-            target[i * row + j] = read(source, i * token + j)
+        for j in range(0, columns, lanes(target)):
+            store(target, i * row + j, load_first(source, i * token + j, width - j))
     clear(target, row, tokens, rows, columns)
 
 
 @device
 def scatter(source, row, width, tokens, target, token):
     """Copy rows out of a padded matrix."""
-    whole = width // lanes(source) * lanes(source)
     for i in range(tokens):
-        for j in range(0, whole, lanes(source)):
-            store(target, i * token + j, load(source, i * row + j))
-        for j in range(whole, width):
-            write(target, i * token + j, source[i * row + j])
+        for j in range(0, width, lanes(source)):
+            store_first(target, i * token + j, load(source, i * row + j), width - j)
 
 
 @device

@@ -13,6 +13,7 @@ from torch import Tensor
 from fourfold.ops.cpu import threads
 from fourfold.ops.cpu.addresses import addresses_scratch
 from fourfold.ops.cpu.shapes import chunk_length, kept_shapes
+from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.workers import kernel_arguments
 
 NAMES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
@@ -42,8 +43,8 @@ def forward(
     batch, tokens, heads, columns = e.shape
     address = tensors[0].shape[-1]
     chunk = chunk_length(tokens, address, columns)
-    sequences = _sequences(offsets, batch, tokens, chunk)
-    tensors = [_row_major(x) for x in tensors]
+    sequences = sequence_table(offsets, batch, tokens, chunk)
+    tensors = [row_major(x) for x in tensors]
     y = torch.empty_like(e, memory_format=torch.contiguous_format)
     kept = kept_shapes(tensors[0].shape, columns, offsets, keep)
     predicted, states = (log_alpha.new_empty(shape) for shape in kept)
@@ -79,9 +80,9 @@ def backward(
     batch, tokens, heads, columns = e.shape
     address = tensors[0].shape[-1]
     chunk = chunk_length(tokens, address, columns)
-    sequences = _sequences(offsets, batch, tokens, chunk)
-    tensors = [_row_major(x) for x in tensors]
-    dy = torch.zeros_like(e) if dy is None else _row_major(dy)
+    sequences = sequence_table(offsets, batch, tokens, chunk)
+    tensors = [row_major(x) for x in tensors]
+    dy = torch.zeros_like(e) if dy is None else row_major(dy)
     gradients = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
     if dfinal is None:
         dstate = log_alpha.new_empty(len(sequences), heads, address, columns)
@@ -95,7 +96,7 @@ def backward(
 
 def addresses(tensors: Sequence[Tensor]) -> list[Tensor]:
     """q, s, b (B, T, H, S), rho, lam (B, T, H), all float32 or all float64 -> q' and d."""
-    tensors = [_row_major(x) for x in tensors]
+    tensors = [row_major(x) for x in tensors]
     q = tensors[0]
     made = [torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2)]
     _run_addresses("addresses.addresses_worker", [*tensors, *made])
@@ -106,9 +107,9 @@ def addresses_backward(
     tensors: Sequence[Tensor], dq: Tensor | None, dd: Tensor | None
 ) -> list[Tensor]:
     """Gradients of the five tensors from those of q' and d."""
-    tensors = [_row_major(x) for x in tensors]
+    tensors = [row_major(x) for x in tensors]
     made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
-    given = [torch.zeros_like(tensors[0]) if x is None else _row_major(x) for x in (dq, dd)]
+    given = [torch.zeros_like(tensors[0]) if x is None else row_major(x) for x in (dq, dd)]
     _run_addresses("addresses.addresses_backward_worker", [*tensors, *made, *given])
     return made
 
@@ -122,7 +123,7 @@ def _run_addresses(worker: str, streams: Sequence[Tensor]) -> None:
     threads.run(worker, NAMES[scratch.dtype], NAMES[scratch.dtype], arguments, workers)
 
 
-def _row_major(x: Tensor) -> Tensor:
+def row_major(x: Tensor) -> Tensor:
     """The tensor, copied if the numbers of a head do not lie side by side."""
     return x if x.ndim == 3 or x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
@@ -141,7 +142,7 @@ def _run(
     count, _, address, columns = state.shape
     work = batch * tokens * heads * address * columns
     workers = threads.worker_count(count * heads, work)
-    size = 2 * columns
+    size = 2 * (columns + PAD)
     if flags:
         forward, backward = _scratch_sizes(flags[0], address, columns, NAMES[state.dtype])
         size = forward if worker == "workers.forward_worker" else backward
@@ -160,7 +161,7 @@ def _scratch_sizes(chunk: int, address: int, columns: int, number: str) -> tuple
     return int(arguments[3]), int(arguments[4])
 
 
-def _sequences(
+def sequence_table(
     offsets: Tensor | None, batch: int, tokens: int, chunk: int
 ) -> NDArray[np.int64]:
     """(N, 5): row, first token, length, first chunk and number of each sequence, longest first."""

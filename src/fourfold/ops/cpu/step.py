@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 
-from fourfold.ops.cpu.kernel import scatter
+from fourfold.ops.cpu.kernel import clear, padded, scatter
 from fourfold.ops.cpu.vectors import (
     device,
     fma,
     lanes,
     load,
+    load_first,
     multiply,
     pointer_like,
     read,
     shift,
     spread,
     store,
-    write,
+    store_first,
 
 )
 from fourfold.ops.cpu.workers import head_inputs, stream
@@ -30,40 +31,31 @@ def step_head(x, edges, blocks, before, after, y, S, D, scratch):
         x: Inputs of the token.
         before, after: pointers to (S, D), contiguous.
         y: Stream to write.
-        scratch: 2 D numbers.
+        scratch: room for two padded rows of D.
     """
     width = lanes(scratch)
-    whole = D // width * width
     alpha = math.exp(x.log_alpha.start[0])
-    correction, output = scratch, shift(scratch, D)
-    for j in range(D):
-        correction[j] = 0
-        output[j] = 0
+    correction, output = scratch, shift(scratch, padded(D))
+    clear(scratch, 2 * padded(D), 0, 1, 2 * padded(D))
     for k in range(S):
-        row, factor = shift(before, k * D), alpha * read(x.s.start, k)
-        factors = spread(scratch, factor)
-        for j in range(0, whole, width):
-            store(correction, j, fma(factors, load(row, j), load(correction, j)))
-        for j in range(whole, D):
-            correction[j] += factor * row[j]
+        factor = spread(scratch, alpha * read(x.s.start, k))
+        for j in range(0, D, width):
+            row = load_first(before, k * D + j, D - j)
+            store(correction, j, fma(factor, row, load(correction, j)))
     for block in range(blocks):
         erase, weight = x.erase.start[block], x.write.start[block]
         for j in range(edges[block], edges[block + 1]):
             correction[j] = weight * read(x.e.start, j) - erase * correction[j]
     retained = spread(scratch, alpha)
     for k in range(S):
-        old, new = shift(before, k * D), shift(after, k * D)
-        place, query = read(x.d.start, k), read(x.q.start, k)
-        places, queries = spread(scratch, place), spread(scratch, query)
-        for j in range(0, whole, width):
-            row = fma(places, load(correction, j), multiply(retained, load(old, j)))
-            store(new, j, row)
-            store(output, j, fma(queries, row, load(output, j)))
-        for j in range(whole, D):
-            new[j] = alpha * old[j] + place * correction[j]
-            output[j] += query * new[j]
-    for j in range(D):
-        write(y.start, j, output[j])
+        place = spread(scratch, read(x.d.start, k))
+        query = spread(scratch, read(x.q.start, k))
+        for j in range(0, D, width):
+            old = load_first(before, k * D + j, D - j)
+            row = fma(place, load(correction, j), multiply(retained, old))
+            store_first(after, k * D + j, row, D - j)
+            store(output, j, fma(query, row, load(output, j)))
+    scatter(output, 0, D, 1, y.start, 0)
 
 
 def step_worker(storage, number, arguments, worker):
@@ -84,7 +76,9 @@ def step_worker(storage, number, arguments, worker):
         sequence, h = shift(sequences, task // H * 5), task % H
         matrix = (sequence[4] * H + h) * S * D
         if sequence[2] == 0:
-            scatter(shift(before, matrix), D, D, S, shift(after, matrix), D)
+            for j in range(0, S * D, lanes(before)):
+                row = load_first(before, matrix + j, S * D - j)
+                store_first(after, matrix + j, row, S * D - j)
             continue
         step_head(
             head_inputs(storage, number, arguments, 0, sequence[0], sequence[1], h), edges, G,

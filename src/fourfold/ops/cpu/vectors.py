@@ -8,6 +8,7 @@ uint16 and is widened to float32 on the way in, rounded to nearest even on the w
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,9 +81,8 @@ class Emitter:
         if not self.half:
             size = self.scalar_bytes
             return self.builder.load(self.builder.bitcast(at, self.type.as_pointer()), align=size)
-        halves = self.builder.load(self.builder.bitcast(at, self._halves.as_pointer()), align=2)
-        wide = self.builder.zext(halves, self._bits)
-        return self.builder.bitcast(self.builder.shl(wide, self._all(16)), self.type)
+        pointer = self.builder.bitcast(at, self._halves.as_pointer())
+        return self._widen(self.builder.load(pointer, align=2))
 
     def store(self, value: ir.Value, base: ir.Value, offset: ir.Value) -> None:
         at = self.builder.gep(base, [offset])
@@ -90,14 +90,48 @@ class Emitter:
             pointer = self.builder.bitcast(at, self.type.as_pointer())
             self.builder.store(value, pointer, align=self.scalar_bytes)
             return
+        pointer = self.builder.bitcast(at, self._halves.as_pointer())
+        self.builder.store(self._narrow(value), pointer, align=2)
+
+    def load_first(self, base: ir.Value, offset: ir.Value, count: ir.Value) -> ir.Value:
+        """The first ``count`` numbers, zeros in the other lanes; nothing else is touched."""
+        kind = self._halves if self.half else self.type
+        at = self.builder.bitcast(self.builder.gep(base, [offset]), kind.as_pointer())
+        name = f"llvm.masked.load.v{self.lanes}{'i16' if self.half else self.suffix}.p0"
+        mask = self._first(count)
+        arguments = [at, ir.Constant(ir.IntType(32), 2), mask, ir.Constant(kind, None)]
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [x.type for x in arguments]), name
+        )
+        value = self.builder.call(function, arguments)
+        return self._widen(value) if self.half else value
+
+    def store_first(
+        self, value: ir.Value, base: ir.Value, offset: ir.Value, count: ir.Value
+    ) -> None:
+        """The first ``count`` lanes; nothing else is touched."""
+        kind = self._halves if self.half else self.type
+        at = self.builder.bitcast(self.builder.gep(base, [offset]), kind.as_pointer())
+        value = self._narrow(value) if self.half else value
+        name = f"llvm.masked.store.v{self.lanes}{'i16' if self.half else self.suffix}.p0"
+        arguments = [value, at, ir.Constant(ir.IntType(32), 2), self._first(count)]
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(ir.VoidType(), [x.type for x in arguments]), name
+        )
+        self.builder.call(function, arguments)
+
+    def _widen(self, halves: ir.Value) -> ir.Value:
+        wide = self.builder.zext(halves, self._bits)
+        return self.builder.bitcast(self.builder.shl(wide, self._all(16)), self.type)
+
+    def _narrow(self, value: ir.Value) -> ir.Value:
         bits = self.builder.bitcast(value, self._bits)
         odd = self.builder.and_(self.builder.lshr(bits, self._all(16)), self._all(1))
         rounded = self.builder.add(self.builder.add(bits, self._all(0x7FFF)), odd)
         # Rounding would carry some NaN over into infinity.
         is_nan = self.builder.fcmp_unordered("uno", value, value)
         bits = self.builder.select(is_nan, self._all(0x7FC00000), rounded)
-        halves = self.builder.trunc(self.builder.lshr(bits, self._all(16)), self._halves)
-        self.builder.store(halves, self.builder.bitcast(at, self._halves.as_pointer()), align=2)
+        return self.builder.trunc(self.builder.lshr(bits, self._all(16)), self._halves)
 
     @property
     def scalar_bytes(self) -> int:
@@ -134,14 +168,50 @@ class Emitter:
 
     def below(self, vector: ir.Value, limit: ir.Value) -> ir.Value:
         """Zero in the lanes from ``limit`` on."""
+        return self.builder.select(self._first(limit), vector, self.zero)
+
+    def _first(self, count: ir.Value) -> ir.Value:
+        """Lanes with a number below ``count``."""
         wide = ir.VectorType(INDEX, self.lanes)
         empty = ir.Constant(wide, ir.Undefined)
-        first = self.builder.insert_element(empty, limit, ir.Constant(ir.IntType(32), 0))
+        first = self.builder.insert_element(empty, count, ir.Constant(ir.IntType(32), 0))
         limits = self.builder.shuffle_vector(first, empty, self._all(0))
         lane = ir.Constant(wide, list(range(self.lanes)))
-        return self.builder.select(
-            self.builder.icmp_signed("<", lane, limits), vector, self.zero
+        return self.builder.icmp_signed("<", lane, limits)
+
+    def exp(self, x: ir.Value) -> ir.Value:
+        """eˣ; in float32 to 2 units in the last place, with what underflows set to zero."""
+        if self.suffix == "f64":
+            return self._function("llvm.exp", x)
+        builder = self.builder
+        # eˣ = 2ⁿ eʳ with r = x − n ln 2 in [−ln 2 / 2, ln 2 / 2]; past ±87.3 clamp n's range.
+        clamped = self._function("llvm.maxnum", self._function("llvm.minnum", x, 88.0), -87.3)
+        n = self._function("llvm.rint", builder.fmul(clamped, self._every(1.4426950408889634)))
+        r = self.fma(n, self._every(-0.693359375), clamped)
+        r = self.fma(n, self._every(2.12194440054690583e-4), r)
+        # The Taylor series to degree 7: its error over the interval is below 2e-9.
+        value = self._every(1 / 5040)
+        for factorial in (720, 120, 24, 6, 2, 1, 1):
+            value = self.fma(value, r, self._every(1 / factorial))
+        exponent = builder.shl(builder.fptosi(n, self._bits), self._all(23))
+        scaled = builder.bitcast(builder.add(builder.bitcast(value, self._bits), exponent), self.type)
+        small = builder.fcmp_ordered("<", x, self._every(-87.3))
+        large = builder.fcmp_ordered(">", x, self._every(88.0))
+        result = builder.select(large, self._every(float("inf")), scaled)
+        result = builder.select(small, self.zero, result)
+        return builder.select(builder.fcmp_unordered("uno", x, x), x, result)
+
+    def _every(self, number: float) -> ir.Constant:
+        return ir.Constant(self.type, [number] * self.lanes)
+
+    def _function(self, name: str, x: ir.Value, *numbers: float) -> ir.Value:
+        arguments = [x, *(self._every(number) for number in numbers)]
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(self.type, [self.type] * len(arguments)),
+            f"{name}.v{self.lanes}{self.suffix}",
         )
+        return self.builder.call(function, arguments)
 
 
 def _vector_of(pointer: types.CPointer) -> Vector:
@@ -168,6 +238,39 @@ def store(typing_context: Any, pointer: Any, offset: Any, vector: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, _vector_of(pointer)), emit
+
+
+@intrinsic
+def load_first(typing_context: Any, pointer: Any, offset: Any, count: Any) -> Any:
+    """As ``load``, but of ``count`` numbers, or all if there are more; zeros in the other lanes."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).load_first(*arguments)
+
+    return _vector_of(pointer)(pointer, types.intp, types.intp), emit
+
+
+@intrinsic
+def store_first(typing_context: Any, pointer: Any, offset: Any, vector: Any, count: Any) -> Any:
+    """As ``store``, but of ``count`` lanes, or all if there are fewer."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, offset, value, count = arguments
+        Emitter(builder, pointer).store_first(value, target, offset, count)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, _vector_of(pointer), types.intp), emit
+
+
+@intrinsic
+def exp(typing_context: Any, vector: Any) -> Any:
+    """e to each lane."""
+    pointer = types.CPointer(vector.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).exp(arguments[0])
+
+    return vector(vector), emit
 
 
 @intrinsic
@@ -227,6 +330,7 @@ def _arithmetic(method: str) -> Any:
 multiply = _arithmetic("fmul")
 add = _arithmetic("fadd")
 subtract = _arithmetic("fsub")
+divide = _arithmetic("fdiv")
 
 
 @intrinsic
@@ -262,27 +366,6 @@ def read(typing_context: Any, pointer: Any, offset: Any) -> Any:
         return builder.bitcast(bits, ir.FloatType())
 
     return number_type(pointer)(pointer, types.intp), emit
-
-
-@intrinsic
-def write(typing_context: Any, pointer: Any, offset: Any, number: Any) -> Any:
-    """Write one number to where ``read`` would read it."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, offset, value = arguments
-        at = builder.gep(target, [offset])
-        if pointer.dtype == types.uint16:
-            i32 = ir.IntType(32)
-            bits, sixteen = builder.bitcast(value, i32), ir.Constant(i32, 16)
-            odd = builder.and_(builder.lshr(bits, sixteen), ir.Constant(i32, 1))
-            rounded = builder.add(builder.add(bits, ir.Constant(i32, 0x7FFF)), odd)
-            is_nan = builder.fcmp_unordered("uno", value, value)
-            bits = builder.select(is_nan, ir.Constant(i32, 0x7FC00000), rounded)
-            value = builder.trunc(builder.lshr(bits, sixteen), ir.IntType(16))
-        builder.store(value, at)
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.intp, number_type(pointer)), emit
 
 
 @intrinsic
@@ -351,15 +434,15 @@ def routine(kinds: str) -> Callable[[Callable[..., None]], Any]:
             builder.call(function, arguments)
             return context.get_dummy_value()
 
-        names = ", ".join(f"a{n}" for n in range(len(kinds)))
+        def typing(typing_context: Any, *arguments: Any) -> Any:
+            return types.void(*typed(arguments[kinds.index("p")])), call
+
         # An intrinsic's arity is read off its signature.
-        scope: dict[str, Any] = {"typed": typed, "call": call, "types": types}
-        exec(
-            f"def typing(typing_context, {names}):\n"
-            f"    return types.void(*typed(a{kinds.index('p')})), call\n",
-            scope,
+        names = ["typing_context", *(f"a{n}" for n in range(len(kinds)))]
+        typing.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
         )
-        scope["typing"].__name__ = build.__name__
-        return intrinsic(scope["typing"])
+        typing.__name__ = build.__name__
+        return intrinsic(typing)
 
     return decorate

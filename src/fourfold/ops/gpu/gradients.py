@@ -95,7 +95,7 @@ def entity_gradients(
     tl.store(L + matrix, tl.where(i > j, dL * decay, 0.0).to(L.dtype.element_ty))
 
 
-@triton.jit(do_not_specialize=["T"])
+@triton.jit(do_not_specialize=["T", "part"])
 def address_gradients(
     q,
     s,
@@ -115,7 +115,7 @@ def address_gradients(
     dlog_alpha,
     bounds,
     T,
-    tokens,
+    part,
     H: tl.constexpr,
     S: tl.constexpr,
     D: tl.constexpr,
@@ -128,7 +128,8 @@ def address_gradients(
     """One program a chunk, head and BK addresses.
 
     Takes U, dP, R∘dA and R∘dL as ``entity_gradients`` left them. Writes dq, ds and dd, and to its
-    own slice of ``dlog_alpha`` (S / BK, B · T, H) the part of what enters and leaves the chunk.
+    own slice of ``dlog_alpha``, ``part`` numbers from one to the next, the part of what enters and
+    leaves the chunk.
     """
     TILES: tl.constexpr = (S + BK - 1) // BK
     tile = tl.program_id(0) % TILES
@@ -175,7 +176,7 @@ def address_gradients(
     paths = tl.sum(tl.where(j >= i, entering[None, :], leaving[None, :]), 1)
     last = tl.minimum(first + C, stop) - 1
     paths += tl.sum(through, 0) * tl.load(gamma + last * H + h)
-    tl.store(dlog_alpha + tile * tokens * H + at, paths, mask=inside)
+    tl.store(dlog_alpha + tile.to(tl.int64) * part + at, paths, mask=inside)
 
     a = tl.load(dA + matrix * C * C + square(C))
     lower = tl.load(dL + matrix * C * C + square(C))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fourfold.ops.gpu.gradients import address_gradients, entity_gradients
 from fourfold.ops.gpu.output import outputs
-from fourfold.ops.gpu.plan import PANEL, Plan, chunks_of, kept_shapes, make_plan
+from fourfold.ops.gpu.plan import Plan, chunks_of, kept_shapes, make_plan
 from fourfold.ops.gpu.prepare import prepare_backward, prepare_forward
 from fourfold.ops.gpu.scan import scan_backward, scan_forward
 
@@ -57,8 +57,8 @@ def forward(
     final = _states(plan, e)
     predicted_shape, states_shape = kept_shapes(q, e, edges, cu_seqlens, keep)
     predicted = e.new_empty(predicted_shape, dtype=torch.float32)
-    if not plan.tokens:
-        final.zero_() if initial_state is None else final.copy_(initial_state)
+    if not e.numel():
+        final = torch.zeros_like(final) if initial_state is None else initial_state.clone()
         return y, final, predicted, e.new_empty(states_shape)
 
     work = _Workspace(plan, e, cu_seqlens)
@@ -69,20 +69,17 @@ def forward(
         prepare_forward[work.matrices,](
             q, s, d, e, log_alpha, erase, write, work.A, work.L, from_state, corrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
-            **work.common, **work.blocks, S=plan.address, BK=plan.address_tile, BV=plan.panel,
-            **_resources(plan, warps=4),
+            **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
         )  # fmt: skip
         scan_forward[work.walks,](
             d, from_state, corrections, work.gamma, work.tail, initial_state, states, final,
             work.cu_seqlens, work.starts, plan.tokens,
-            **work.common, **work.blocks, **work.scan, S=plan.address,
-            **_resources(plan, warps=work.scan_warps),
+            **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
         )  # fmt: skip
-        outputs[work.matrices * -(-plan.columns // plan.panel),](
+        outputs[work.matrices * -(-plan.columns // plan.column_tile),](
             q, s, work.A, work.L, corrections, states, work.gamma, y,
             predicted if keep else None, work.bounds, plan.tokens,
-            **work.common, S=plan.address, BK=plan.address_tile, BV=plan.panel,
-            **_resources(plan, warps=4),
+            **work.sizes, **work.tiles, num_warps=work.warps,
         )  # fmt: skip
     return y, final, predicted, states if keep else e.new_empty(states_shape)
 
@@ -123,9 +120,10 @@ def backward(
     dq, ds, dd, de = (torch.empty_like(x) for x in (q, s, d, e))
     derase, dwrite = torch.empty_like(erase), torch.empty_like(write)
     dinitial = _states(plan, e)
-    if not plan.tokens:
-        dinitial.zero_() if dfinal is None else dinitial.copy_(dfinal)
-        return dq, ds, dd, de, torch.empty_like(log_alpha), derase, dwrite, dinitial
+    if not e.numel():
+        dinitial = torch.zeros_like(dinitial) if dfinal is None else dfinal.clone()
+        nothing = (torch.zeros_like(x) for x in (q, s, d, e, log_alpha, erase, write))
+        return *nothing, dinitial
 
     work = _Workspace(plan, e, cu_seqlens)
     from_gradient = e.new_empty(*erase.shape, plan.address)
@@ -138,33 +136,33 @@ def backward(
         prepare_backward[work.matrices,](
             q, s, d, log_alpha, erase, dy, work.A, work.L, from_gradient, dcorrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
-            **work.common, **work.blocks, S=plan.address, BK=plan.address_tile, BV=plan.panel,
-            **_resources(plan, warps=4),
+            **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
         )  # fmt: skip
         scan_backward[work.walks,](
             q, s, erase, dy, from_gradient, dcorrections, work.gamma, dfinal, dstates, dinitial,
             work.cu_seqlens, work.starts, plan.tokens,
-            **work.common, **work.blocks, **work.scan, S=plan.address,
-            **_resources(plan, warps=work.scan_warps),
+            **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
         )  # fmt: skip
         entity_gradients[work.matrices,](
             e, log_alpha, erase, write, predicted, dy, dcorrections, corrections, work.A, work.L,
             de, derase, dwrite, dlog_alpha[0], work.bounds, plan.tokens,
-            **work.common, **work.blocks, BV=plan.panel,
-            **_resources(plan, warps=4),
+            **work.sizes, **work.blocks, BV=plan.scan_widths[1], num_warps=8,
         )  # fmt: skip
         address_gradients[work.matrices * tiles,](
             q, s, d, dy, corrections, dcorrections, states, dstates, work.gamma, work.tail,
             work.A, work.L, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens,
-            plan.batch * plan.tokens,
-            **work.common, S=plan.address, BK=plan.address_tile, BV=plan.panel,
-            **_resources(plan, warps=8),
+            dlog_alpha.stride(0),
+            **work.sizes, **work.tiles, num_warps=8,
         )  # fmt: skip
     return dq, ds, dd, de, dlog_alpha.sum(0), derase, dwrite, dinitial
 
 
 class _Workspace:
-    """Scratch tensors and the arguments that kernels share."""
+    """Scratch tensors, and the arguments that kernels share.
+
+    Tiles and warps are chosen so that for compute capability 8.0 to 12.0 no kernel runs out of
+    shared memory and few spill registers.
+    """
 
     def __init__(self, plan: Plan, e: Tensor, cu_seqlens: Tensor | None) -> None:
         self.cu_seqlens = self.bounds = self.starts = None
@@ -176,33 +174,34 @@ class _Workspace:
         self.L = torch.empty_like(self.A)
         self.gamma = e.new_empty(e.shape[:3], dtype=torch.float32)
         self.tail = torch.empty_like(self.gamma)
-        self.common: dict[str, Any] = dict(
+        self.warps = 8 if plan.wide else 4
+        self.sizes: dict[str, Any] = dict(
             H=plan.heads,
+            S=plan.address,
             D=plan.columns,
             C=plan.chunk,
             PACKED=plan.packed,
             PRECISION="ieee" if plan.wide else "tf32",
+            # float32 tiles in flight would take the registers that the products need.
+            num_stages=1 if plan.wide else 2,
         )
         self.blocks = dict(G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
+        self.tiles = dict(BK=plan.address_tile, BV=plan.column_tile)
         width = _scan_width(plan, e)
-        self.scan = dict(PANELS=plan.panels(width), BK=plan.whole_address, BV=width)
-        self.walks = plan.sequences * plan.heads * self.scan["PANELS"]
-        self.scan_warps = 8 if plan.whole_address * width > 128 * 64 else 4
+        self.scan = dict(PANELS=plan.panels(width), BK=plan.state_tile, BV=width)
+        self.walks = plan.sequences * plan.heads * plan.panels(width)
+
+
+def _scan_width(plan: Plan, e: Tensor) -> int:
+    """Columns that a scan carries: few where many would leave the GPU idle."""
+    many, few = plan.scan_widths
+    if not e.is_cuda:
+        return many
+    processors = torch.cuda.get_device_properties(e.device).multi_processor_count
+    walks = plan.sequences * plan.heads * plan.panels(many)
+    return many if walks >= 2 * processors else few
 
 
 def _states(plan: Plan, like: Tensor) -> Tensor:
     shape = (plan.sequences, plan.heads, plan.address, plan.columns)
     return like.new_empty(shape, dtype=torch.float32)
-
-
-def _scan_width(plan: Plan, e: Tensor) -> int:
-    """Columns of the scan's panels: narrow ones where wide ones would leave the GPU idle."""
-    if not e.is_cuda or plan.panel < PANEL:
-        return plan.panel
-    processors = torch.cuda.get_device_properties(e.device).multi_processor_count
-    walks = plan.sequences * plan.heads * plan.panels(PANEL)
-    return PANEL if walks >= 2 * processors else PANEL // 2
-
-
-def _resources(plan: Plan, warps: int) -> dict[str, int]:
-    return dict(num_warps=warps, num_stages=1 if plan.wide else 2)

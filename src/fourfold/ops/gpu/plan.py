@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -12,9 +11,6 @@ from torch import Tensor
 
 MAX_BLOCKS = 8
 """Column blocks: each costs a triangular inverse a chunk."""
-
-PANEL = 64
-"""Columns of a tile, at most."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +41,8 @@ class Plan:
 
     @property
     def chunk(self) -> int:
-        """C. float32 tiles of long addresses would not fit in shared memory at 64."""
-        return 32 if self.wide and self.address > 128 else 64
+        """C. In float32 a thread multiplies whole rows in registers, which hold half as much."""
+        return 32 if self.wide else 64
 
     @property
     def chunks(self) -> int:
@@ -56,22 +52,28 @@ class Plan:
         return self.batch * -(-self.tokens // self.chunk)
 
     @property
-    def whole_address(self) -> int:
-        """S, padded to one tile."""
-        return _tile(self.address)
-
-    @property
     def address_tile(self) -> int:
-        """Addresses of a tile where S is walked in steps."""
-        return min(64, self.whole_address)
+        """Addresses of a tile in kernels that work on one chunk."""
+        return min(self.chunk, _tile(self.address))
 
     @property
-    def panel(self) -> int:
-        """Columns of a tile where D is walked in steps."""
-        return min(PANEL, _tile(self.widest))
+    def column_tile(self) -> int:
+        """Columns of such a tile."""
+        return min(self.chunk, _tile(self._widest))
 
-    @cached_property
-    def widest(self) -> int:
+    @property
+    def state_tile(self) -> int:
+        """Addresses of a tile of the state that the scan carries; it carries them all."""
+        return min(64, _tile(self.address))
+
+    @property
+    def scan_widths(self) -> tuple[int, int]:
+        """Columns that a scan may carry: many where that fits the registers, and few."""
+        few = min(32, self.column_tile)
+        return (few if self.address > 128 else self.column_tile), few
+
+    @property
+    def _widest(self) -> int:
         return max(last - first for first, last in pairwise(self.edges))
 
     @property

@@ -1,5 +1,7 @@
 """The only sequential part: a panel of the state walks from chunk to chunk, and back."""
 
+# ruff: noqa: RUF005  Triton knows no unpacking into a tuple
+
 from __future__ import annotations
 
 import triton
@@ -46,7 +48,9 @@ def load_state(
 
 
 @triton.jit
-def store_state(pointer, tiles, row, columns, stop, S: tl.constexpr, D: tl.constexpr, BK: tl.constexpr):
+def store_state(
+    pointer, tiles, row, columns, stop, S: tl.constexpr, D: tl.constexpr, BK: tl.constexpr
+):
     """The inverse of ``load_state``."""
     for k in tl.static_range(len(tiles)):
         address = k * BK + tl.arange(0, BK)
@@ -98,11 +102,12 @@ def scan_forward(
         inside = t < stop
         at = t * H + h
         store_state(states, E, ((chunk + i) * H + h) * S, columns, end, S, D, BK)
-        U = load_rows(corrections, at, inside, columns, end, D).to(tl.float32)
+        P = tl.zeros([C, BV], tl.float32)
         for k in tl.static_range(len(E)):
             address = k * BK + tl.arange(0, BK)
             factor = load_rows(from_state, at * G + g, inside, address, S, S)
-            U -= tl.dot(factor, E[k].to(factor.dtype), input_precision=PRECISION)
+            P = tl.dot(factor, E[k].to(factor.dtype), P, input_precision=PRECISION)
+        U = load_rows(corrections, at, inside, columns, end, D) - P
         store_rows(corrections, U, at, inside, columns, end, D)
         to_end = tl.load(tail + at, mask=inside, other=0.0)
         U = (U * to_end[:, None]).to(d.dtype.element_ty)
