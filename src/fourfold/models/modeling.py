@@ -24,6 +24,7 @@ from fourfold.layers.packing import offsets_of, pack, unpack
 from fourfold.models.cache import FourfoldCache
 from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
 from fourfold.models.configuration import FourfoldConfig
+from fourfold.models.loss import next_token_loss
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.ops.pointwise import rms_norm, swiglu
 
@@ -216,6 +217,7 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = FourfoldModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.loss_function = next_token_loss
         self.post_init()
 
     def new_cache(self) -> FourfoldCache:

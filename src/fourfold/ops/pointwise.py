@@ -53,6 +53,27 @@ def swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
+def cross_entropy_sum(logits: Tensor, labels: Tensor, ignore_index: int = -100) -> Tensor:
+    """Σ (log Σ eˣ − x_label) over the rows whose label is not ``ignore_index``; nats.
+
+    Args:
+        logits: (rows, size).
+        labels: (rows,), int64.
+    """
+    if plain_on_cpu(logits):
+        if labels.numel() and not _are_labels(labels, logits.shape[-1], ignore_index):
+            raise IndexError(
+                f"labels must lie in [0, {logits.shape[-1]}) or be {ignore_index}; got values "
+                f"from {int(labels.min())} to {int(labels.max())}."
+            )
+        return _CrossEntropy.apply(logits, labels, ignore_index)
+    return F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
+
+
+def _are_labels(labels: Tensor, size: int, ignore_index: int) -> bool:
+    return bool((((labels >= 0) & (labels < size)) | (labels == ignore_index)).all())
+
+
 def causal_convolution(
     x: Tensor, weight: Tensor, history: Tensor | None, offsets: Tensor | None
 ) -> Tensor:
@@ -65,6 +86,18 @@ def causal_convolution(
         offsets: (N + 1,) offsets of packed sequences, or None.
     """
     return _Convolution.apply(x, weight, history, offsets)
+
+
+def proposal(
+    k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float
+) -> Tensor:
+    """``transport_proposal`` in one pass; only where ``plain_on_cpu`` says so.
+
+    Args:
+        k, v: (B, T, H, Dk), (B, T, H, Dv), Dk and Dv at least 1.
+        a_k, a_v, c: (H, R, Dk), (H, R, Dv), (H, S, R).
+    """
+    return _Proposal.apply(k, v, a_k, a_v, c, eps)
 
 
 class _Unit(torch.autograd.Function):
@@ -135,3 +168,44 @@ class _Convolution(torch.autograd.Function):
         from fourfold.ops.cpu import surroundings
 
         return *surroundings.convolution_backward(*ctx.saved_tensors, dy), None
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
+        from fourfold.ops.cpu import surroundings
+
+        losses, partitions = surroundings.cross_entropy(logits, labels, ignore_index)
+        ctx.save_for_backward(logits, labels, partitions)
+        ctx.ignore_index = ignore_index
+        return losses.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from fourfold.ops.cpu import surroundings
+
+        logits, labels, partitions = ctx.saved_tensors
+        dlogits = surroundings.cross_entropy_backward(
+            logits, labels, partitions, ctx.ignore_index, gradient.contiguous()
+        )
+        return dlogits, None, None
+
+
+class _Proposal(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float
+    ) -> Tensor:
+        from fourfold.ops.cpu import surroundings
+
+        ctx.save_for_backward(k, v, a_k, a_v, c)
+        ctx.eps = eps
+        return surroundings.proposal(k, v, a_k, a_v, c, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, db: Tensor) -> tuple[Tensor | None, ...]:
+        from fourfold.ops.cpu import surroundings
+
+        return *surroundings.proposal_backward(*ctx.saved_tensors, ctx.eps, db), None

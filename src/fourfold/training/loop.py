@@ -73,9 +73,7 @@ def train(
             f"Training on windows of {length} tokens needs more than that; got {len(stream)}."
         )
     draw = torch.Generator().manual_seed(options.seed)
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, options.weight_decay), lr=options.learning_rate, betas=(0.9, 0.95)
-    )
+    optimizer = make_optimizer(model, options)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_share(step, options))
     model.train()
     seconds = 0.0
@@ -94,6 +92,12 @@ def train(
         schedule.step()
         seconds += time.perf_counter() - began
         on_step(Step(step, value, step * batch.numel() / seconds))
+
+
+def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
+    """AdamW over ``parameter_groups``, all parameters in one call."""
+    groups = parameter_groups(model, options.weight_decay)
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=True)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:

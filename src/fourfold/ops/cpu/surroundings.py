@@ -6,6 +6,7 @@ Inputs are all float32 or all float64. Their last dimension is made contiguous i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from fourfold.ops.cpu import threads
 from fourfold.ops.cpu.operator import NAMES, row_major, sequence_table
+from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.workers import kernel_arguments
 
 _COST = 16
@@ -80,7 +82,7 @@ def convolution(
 ) -> Tensor:
     """(B, T, channels) -> the same."""
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _convolve("convolution.convolution_worker", [x, y], [weight], history, [], offsets)
+    _convolve("convolution.convolution_worker", [x, y], weight, history, offsets)
     return y
 
 
@@ -91,38 +93,104 @@ def convolution_backward(
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     dweight = torch.empty_like(weight)
     dhistory = None if history is None else torch.empty_like(history)
-    scratch = torch.empty_like(weight)
-    _convolve(
-        "convolution.convolution_backward_worker",
-        [x, dy, dx],
-        [weight],
-        history,
-        [dweight, dweight if dhistory is None else dhistory],
-        offsets,
-        [scratch],
-    )
+    gradients = [dweight, dweight if dhistory is None else dhistory]
+    worker = "convolution.convolution_backward_worker"
+    _convolve(worker, [x, dy, dx], weight, history, offsets, gradients)
     return dx, dweight, dhistory
+
+
+def proposal(k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float) -> Tensor:
+    """k (B, T, H, Dk), v (B, T, H, Dv), a_k (H, R, Dk), a_v (H, R, Dv), c (H, S, R) -> (…, S)."""
+    b = k.new_empty(*k.shape[:3], c.shape[1])
+    _propose([k, v, b], (a_k, a_v, c), eps, backward=False)
+    return b
+
+
+def proposal_backward(
+    k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float, db: Tensor
+) -> list[Tensor]:
+    """Gradients of the five tensors."""
+    dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (k, v))
+    return [dk, dv, *_propose([k, v, db, dk, dv], (a_k, a_v, c), eps, backward=True)]
+
+
+def _propose(
+    streams: Sequence[Tensor], parameters: Sequence[Tensor], eps: float, *, backward: bool
+) -> list[Tensor]:
+    """Call the worker; return the parameters' gradients, summed over threads, if ``backward``."""
+    streams = [row_major(x) for x in streams]
+    parameters = [x.contiguous() for x in parameters]
+    (batch, tokens, heads, keys), values = streams[0].shape, streams[1].shape[-1]
+    address, rank = parameters[2].shape[1:]
+    work = batch * tokens * heads * rank * (keys + values + address)
+    workers = threads.worker_count(batch * tokens, work)
+    sizes = keys, values, rank, address
+    name = NAMES[streams[0].dtype]
+    scratch = streams[0].new_empty(workers, _proposal_scratch(*sizes, name))
+    settings = scratch.new_tensor([eps])
+    parts = [x.new_empty(workers, *x.shape) for x in parameters] if backward else []
+    addresses = [x.data_ptr() for x in (*parameters, scratch, settings, *parts)]
+    numbers = [workers, scratch.shape[1], batch, tokens, heads, *sizes]
+    worker = "proposal.proposal_backward_worker" if backward else "proposal.proposal_worker"
+    _run(worker, streams, addresses, numbers, workers)
+    return [part.sum(0) for part in parts]
+
+
+@cache
+def _proposal_scratch(keys: int, values: int, rank: int, address: int, number: str) -> int:
+    arguments = np.array([keys, values, rank, address, 0], dtype=np.int64)
+    threads.run("proposal.measure_worker", number, number, arguments, 1)
+    return int(arguments[4])
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, ignored: int) -> tuple[Tensor, Tensor]:
+    """(rows, size), (rows,) -> losses (rows,), 0 where the label is ``ignored``, and log Σ eˣ."""
+    logits, labels = logits.contiguous(), labels.contiguous()
+    losses = logits.new_empty(labels.shape)
+    partitions = torch.empty_like(losses)
+    addresses = [x.data_ptr() for x in (logits, labels, losses, partitions)]
+    _over_logits("entropy.cross_entropy_worker", logits, addresses, ignored)
+    return losses, partitions
+
+
+def cross_entropy_backward(
+    logits: Tensor, labels: Tensor, partitions: Tensor, ignored: int, gradient: Tensor
+) -> Tensor:
+    """Gradient of the logits, from that of the sum of all losses."""
+    logits, labels = logits.contiguous(), labels.contiguous()
+    dlogits = torch.empty_like(logits)
+    addresses = [x.data_ptr() for x in (logits, labels, partitions, gradient, dlogits)]
+    _over_logits("entropy.cross_entropy_backward_worker", logits, addresses, ignored)
+    return dlogits
+
+
+def _over_logits(worker: str, logits: Tensor, addresses: Sequence[int], ignored: int) -> None:
+    rows, size = logits.shape
+    workers = threads.worker_count(rows, _COST * rows * size)
+    name = NAMES[logits.dtype]
+    arguments = kernel_arguments([], addresses, [workers, rows, size, ignored])
+    threads.run(worker, name, name, arguments, workers)
 
 
 def _convolve(
     worker: str,
     streams: Sequence[Tensor],
-    weight: Sequence[Tensor],
+    weight: Tensor,
     history: Tensor | None,
-    gradients: Sequence[Tensor],
     offsets: Tensor | None,
-    scratch: Sequence[Tensor] = (),
+    gradients: Sequence[Tensor] = (),
 ) -> None:
     streams = [row_major(x) for x in streams]
     batch, tokens, channels = streams[0].shape
-    filters = weight[0].contiguous()
-    before = filters if history is None else history.contiguous()
+    weight = weight.contiguous()
+    before = weight if history is None else history.contiguous()
     table = sequence_table(offsets, batch, tokens, 1)
-    work = _COST * batch * tokens * channels
-    workers = threads.worker_count(-(-channels // 16), work)
-    addresses = [x.data_ptr() for x in (filters, before, *gradients)]
-    addresses += [table.ctypes.data, *(x.data_ptr() for x in scratch)]
-    numbers = [workers, len(table), channels, filters.shape[0], history is not None, True]
+    # Threads own channels of it, so one is enough for all.
+    scratch = torch.empty_like(weight)
+    workers = threads.worker_count(-(-channels // PAD), _COST * batch * tokens * channels)
+    addresses = [weight.data_ptr(), before.data_ptr(), table.ctypes.data, scratch.data_ptr()]
+    addresses += [x.data_ptr() for x in gradients]
+    numbers = [workers, len(table), channels, weight.shape[0], history is not None]
     _run(worker, streams, addresses, numbers, workers)
 
 

@@ -166,6 +166,17 @@ class Emitter:
         start = ir.Constant(self.scalar, 0.0)
         return self.builder.call(function, [start, vector], fastmath=("reassoc",))
 
+    def largest(self, vector: ir.Value) -> ir.Value:
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(self.scalar, [self.type]),
+            f"llvm.vector.reduce.fmax.v{self.lanes}{self.suffix}",
+        )
+        return self.builder.call(function, [vector])
+
+    def maximum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
+
     def below(self, vector: ir.Value, limit: ir.Value) -> ir.Value:
         """Zero in the lanes from ``limit`` on."""
         return self.builder.select(self._first(limit), vector, self.zero)
@@ -303,6 +314,28 @@ def total(typing_context: Any, vector: Any) -> Any:
         return Emitter(builder, pointer).total(arguments[0])
 
     return vector.dtype(vector), emit
+
+
+@intrinsic
+def largest(typing_context: Any, vector: Any) -> Any:
+    """The largest of the lanes."""
+    pointer = types.CPointer(vector.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).largest(arguments[0])
+
+    return vector.dtype(vector), emit
+
+
+@intrinsic
+def maximum(typing_context: Any, a: Any, b: Any) -> Any:
+    """The larger of the two, lane by lane."""
+    pointer = types.CPointer(a.dtype)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return Emitter(builder, pointer).maximum(*arguments)
+
+    return a(a, a), emit
 
 
 @intrinsic

@@ -63,23 +63,25 @@ def forward(
 
     work = _Workspace(plan, e, cu_seqlens)
     states = e.new_empty(plan.chunks, plan.heads, plan.address, plan.columns)
+    from_entities = e.new_empty(work.matrices, plan.blocks, plan.chunk, plan.chunk)
     from_state = e.new_empty(*erase.shape, plan.address)
     corrections = torch.empty_like(e)
     with torch.cuda.device_of(e):
         prepare_forward[work.matrices,](
-            q, s, d, e, log_alpha, erase, write, work.A, work.L, from_state, corrections,
+            q, s, d, e, log_alpha, erase, write, work.A, from_entities, from_state, corrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
             **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
         )  # fmt: skip
         scan_forward[work.walks,](
-            d, from_state, corrections, work.gamma, work.tail, initial_state, states, final,
+            d, erase, from_state, corrections, work.gamma, work.tail, initial_state, states, final,
             work.cu_seqlens, work.starts, plan.tokens,
             **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
         )  # fmt: skip
-        outputs[work.matrices * -(-plan.columns // plan.column_tile),](
-            q, s, work.A, work.L, corrections, states, work.gamma, y,
+        outputs[work.matrices * plan.panels(plan.column_tile),](
+            q, e, work.A, from_entities, from_state, corrections, states, work.gamma, y,
             predicted if keep else None, work.bounds, plan.tokens,
-            **work.sizes, **work.tiles, num_warps=work.warps,
+            **work.sizes, **work.blocks, **work.tiles,
+            PANELS=plan.panels(plan.column_tile), num_warps=work.warps,
         )  # fmt: skip
     return y, final, predicted, states if keep else e.new_empty(states_shape)
 
@@ -126,6 +128,7 @@ def backward(
         return *nothing, dinitial
 
     work = _Workspace(plan, e, cu_seqlens)
+    L = torch.empty_like(work.A)
     from_gradient = e.new_empty(*erase.shape, plan.address)
     dcorrections, corrections = torch.empty_like(e), torch.empty_like(e)
     dstates = torch.empty_like(states)
@@ -134,7 +137,7 @@ def backward(
     dlog_alpha = log_alpha.new_empty(1 + tiles, *log_alpha.shape)
     with torch.cuda.device_of(e):
         prepare_backward[work.matrices,](
-            q, s, d, log_alpha, erase, dy, work.A, work.L, from_gradient, dcorrections,
+            q, s, d, log_alpha, erase, dy, work.A, L, from_gradient, dcorrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
             **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
         )  # fmt: skip
@@ -144,13 +147,13 @@ def backward(
             **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
         )  # fmt: skip
         entity_gradients[work.matrices,](
-            e, log_alpha, erase, write, predicted, dy, dcorrections, corrections, work.A, work.L,
+            e, log_alpha, erase, write, predicted, dy, dcorrections, corrections, work.A, L,
             de, derase, dwrite, dlog_alpha[0], work.bounds, plan.tokens,
             **work.sizes, **work.blocks, BV=plan.scan_widths[1], num_warps=8,
         )  # fmt: skip
         address_gradients[work.matrices * tiles,](
             q, s, d, dy, corrections, dcorrections, states, dstates, work.gamma, work.tail,
-            work.A, work.L, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens,
+            work.A, L, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens,
             dlog_alpha.stride(0),
             **work.sizes, **work.tiles, num_warps=8,
         )  # fmt: skip
@@ -171,13 +174,11 @@ class _Workspace:
             self.bounds, self.starts = chunks_of(plan, self.cu_seqlens)
         self.matrices = plan.chunks * plan.heads
         self.A = e.new_empty(self.matrices, plan.chunk, plan.chunk)
-        self.L = torch.empty_like(self.A)
         self.gamma = e.new_empty(e.shape[:3], dtype=torch.float32)
         self.tail = torch.empty_like(self.gamma)
         self.warps = 8 if plan.wide else 4
         self.sizes: dict[str, Any] = dict(
             H=plan.heads,
-            S=plan.address,
             D=plan.columns,
             C=plan.chunk,
             PACKED=plan.packed,
@@ -186,9 +187,9 @@ class _Workspace:
             num_stages=1 if plan.wide else 2,
         )
         self.blocks = dict(G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
-        self.tiles = dict(BK=plan.address_tile, BV=plan.column_tile)
+        self.tiles = dict(S=plan.address, BK=plan.address_tile, BV=plan.column_tile)
         width = _scan_width(plan, e)
-        self.scan = dict(PANELS=plan.panels(width), BK=plan.state_tile, BV=width)
+        self.scan = dict(S=plan.address, PANELS=plan.panels(width), BK=plan.state_tile, BV=width)
         self.walks = plan.sequences * plan.heads * plan.panels(width)
 
 

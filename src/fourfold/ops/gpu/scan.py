@@ -60,6 +60,7 @@ def store_state(
 @triton.jit(do_not_specialize=["T"])
 def scan_forward(
     d,
+    erase,
     from_state,
     corrections,
     gamma,
@@ -83,7 +84,9 @@ def scan_forward(
     PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program a sequence, head and panel: U −= from_state E, E ← γ_C E + (R_C D)ᵀ U.
+    """One program a sequence, head and panel, from the first chunk to the last:
+
+        U −= ω_e from_state E,    E ← γ_C E + (R_C D)ᵀ U
 
     Writes the state before every chunk (M, H, S, D), the final one (N, H, S, D), and U over
     ``corrections``.
@@ -107,7 +110,8 @@ def scan_forward(
             address = k * BK + tl.arange(0, BK)
             factor = load_rows(from_state, at * G + g, inside, address, S, S)
             P = tl.dot(factor, E[k].to(factor.dtype), P, input_precision=PRECISION)
-        U = load_rows(corrections, at, inside, columns, end, D) - P
+        erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
+        U = load_rows(corrections, at, inside, columns, end, D) - erased[:, None] * P
         store_rows(corrections, U, at, inside, columns, end, D)
         to_end = tl.load(tail + at, mask=inside, other=0.0)
         U = (U * to_end[:, None]).to(d.dtype.element_ty)
