@@ -98,6 +98,18 @@ def test_gradcheck(form):
     assert torch.autograd.gradcheck(function, (state, *inputs.values()))
 
 
+@pytest.mark.parametrize("form", PARALLEL)
+def test_second_derivatives(form):
+    inputs = atpm_inputs(B=1, T=4, H=1, S=3, Dk=1, Dv=2)
+    state = random_state(N=1, H=1, S=3, D=3)
+
+    def function(state, *values):
+        y, final = atpm(**dict(zip(inputs, values, strict=True)), initial_state=state, form=form)
+        return y.square(), final
+
+    assert torch.autograd.gradgradcheck(function, (state, *inputs.values()))
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     cuts=st.lists(st.integers(0, 90), max_size=4).map(sorted),

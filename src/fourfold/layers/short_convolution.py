@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fourfold.layers.base import Initialised
 from fourfold.ops.kernels import plain_on_cpu
-from fourfold.ops.pointwise import causal_convolution
+from fourfold.ops.pointwise import in_one_pass
 
 
 class ShortConvolution(Initialised):
@@ -39,43 +39,12 @@ class ShortConvolution(Initialised):
         Returns:
             silu(y) (B, T, channels) and the last width − 1 inputs of each sequence.
         """
+        inputs = (x, self.weight, state, cu_seqlens)
         if plain_on_cpu(x, self.weight, state):
-            y = causal_convolution(x, self.weight, state, cu_seqlens)
+            y = in_one_pass("convolution", _convolve, inputs)
         else:
-            y = F.silu(self._convolve(x, state, cu_seqlens))
+            y = _convolve(*inputs)
         return y, self._last_inputs(x, state, cu_seqlens)
-
-    def _convolve(
-        self, x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None
-    ) -> Tensor:
-        history = self.weight.shape[0] - 1
-        if state is None:
-            state = x.new_zeros(_sequences(x, cu_seqlens), history, x.shape[-1])
-        if cu_seqlens is None:
-            return self._filter(torch.cat([state, x], 1))
-
-        # Put each sequence's history in front of it, so that no filter reaches into its neighbour.
-        sequences = len(state)
-        own_history = history * torch.arange(sequences, device=x.device)
-        starts = cu_seqlens[:-1] + own_history
-        taps = torch.arange(history, device=x.device)
-        tokens = torch.arange(x.shape[1], device=x.device)
-        tokens = tokens + torch.repeat_interleave(own_history, cu_seqlens.diff())
-        extended = x.new_empty(1, x.shape[1] + history * sequences, x.shape[-1])
-        extended = extended.index_copy(
-            1, (starts[:, None] + taps).flatten(), state.flatten(0, 1)[None]
-        )
-        extended = extended.index_copy(1, tokens + history, x)
-        return self._filter(extended).index_select(1, tokens)
-
-    def _filter(self, extended: Tensor) -> Tensor:
-        """(B, history + T, channels) -> (B, T, channels)."""
-        width = self.weight.shape[0]
-        length = extended.shape[1] - width + 1
-        y = extended[:, :length] * self.weight[0]
-        for j in range(1, width):
-            y = torch.addcmul(y, extended[:, j : j + length], self.weight[j])
-        return y
 
     def _last_inputs(self, x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None) -> Tensor:
         history = self.weight.shape[0] - 1
@@ -95,6 +64,36 @@ class ShortConvolution(Initialised):
         if tokens == 0:
             return state.clone()
         return torch.where((place >= 0)[..., None], x[0, in_x], state[rows, in_state])
+
+
+def _convolve(x: Tensor, weight: Tensor, state: Tensor | None, cu_seqlens: Tensor | None) -> Tensor:
+    history = weight.shape[0] - 1
+    if state is None:
+        state = x.new_zeros(_sequences(x, cu_seqlens), history, x.shape[-1])
+    if cu_seqlens is None:
+        return F.silu(_filter(torch.cat([state, x], 1), weight))
+
+    # Put each sequence's history in front of it, so that no filter reaches into its neighbour.
+    sequences = len(state)
+    own_history = history * torch.arange(sequences, device=x.device)
+    starts = cu_seqlens[:-1] + own_history
+    taps = torch.arange(history, device=x.device)
+    tokens = torch.arange(x.shape[1], device=x.device)
+    tokens = tokens + torch.repeat_interleave(own_history, cu_seqlens.diff())
+    extended = x.new_empty(1, x.shape[1] + history * sequences, x.shape[-1])
+    extended = extended.index_copy(1, (starts[:, None] + taps).flatten(), state.flatten(0, 1)[None])
+    extended = extended.index_copy(1, tokens + history, x)
+    return F.silu(_filter(extended, weight).index_select(1, tokens))
+
+
+def _filter(extended: Tensor, weight: Tensor) -> Tensor:
+    """(B, history + T, channels) -> (B, T, channels)."""
+    width = weight.shape[0]
+    length = extended.shape[1] - width + 1
+    y = extended[:, :length] * weight[0]
+    for j in range(1, width):
+        y = torch.addcmul(y, extended[:, j : j + length], weight[j])
+    return y
 
 
 def _sequences(x: Tensor, cu_seqlens: Tensor | None) -> int:

@@ -58,8 +58,8 @@ def delta_rule(
         output_final_state: False returns None in place of the state.
         cu_seqlens: (N + 1,) offsets of sequences packed into one row; int32 or int64.
         form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks),
-            "fused" (the same algebra in kernels of our own: fastest, but without second
-            derivatives) or "auto" (fused where there are kernels for the device, else chunked).
+            "fused" (the same algebra in kernels of our own; second derivatives go through the
+            chunked form) or "auto" (fused where there are kernels for the device, else chunked).
             With NaN or infinity among the inputs, all but "sequential" spoil the whole chunk,
             earlier tokens too.
         chunk_size: C of the chunked form; changes speed and memory, not the result.
@@ -118,7 +118,7 @@ def delta_rule(
     if initial_state is not None:
         initial_state = initial_state.to(dtype)
     output_dtype = e.dtype
-    fused = wants_fused(form, e.device)
+    fused = wants_fused(form, e.device) and min(address, columns) > 0
     if not fused or dtype not in (e.dtype, torch.float32) or not _alike(q, s, d, e):
         q, s, d, e = (x.to(dtype) for x in (q, s, d, e))
 

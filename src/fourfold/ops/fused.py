@@ -8,12 +8,16 @@ they are used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fourfold.ops.chunked import chunked_delta_rule
 from fourfold.ops.kernels import kernels_for
+from fourfold.ops.pointwise import gradients_of
+from fourfold.ops.transport import recall, transport
 
 FUSED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
@@ -174,30 +178,56 @@ def _(
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *tensors, initial_state, offsets, edges, _ = inputs
     _, _, predicted, states = output
-    ctx.save_for_backward(*tensors, offsets, predicted, states)
-    ctx.has_state, ctx.edges = initial_state is not None, edges
+    ctx.save_for_backward(*tensors, initial_state, offsets, predicted, states)
+    ctx.edges = edges
     ctx.mark_non_differentiable(predicted, states)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    *tensors, offsets, predicted, states = ctx.saved_tensors
+    *tensors, initial_state, offsets, predicted, states = ctx.saved_tensors
+    if torch.is_grad_enabled():  # somebody will differentiate this again
+        inputs = (*tensors, initial_state)
+        again = gradients_of(_chunked, inputs, (offsets, ctx.edges), (dy, dfinal))
+        return *again, None, None, None
+    has_state = initial_state is not None
     *gradients, dinitial = _delta_rule_backward(
-        *tensors, ctx.has_state, offsets, ctx.edges, predicted, states, dy, dfinal
+        *tensors, has_state, offsets, ctx.edges, predicted, states, dy, dfinal
     )
-    return *gradients, dinitial if ctx.has_state else None, None, None, None
+    return *gradients, dinitial if has_state else None, None, None, None
+
+
+def _chunked(
+    q: Tensor,
+    s: Tensor,
+    d: Tensor,
+    e: Tensor,
+    log_alpha: Tensor,
+    erase: Tensor,
+    write: Tensor,
+    initial_state: Tensor | None,
+    offsets: Tensor | None,
+    edges: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """The same of torch's operators, for second derivatives."""
+    sequences = e.shape[0] if offsets is None else offsets.shape[0] - 1
+    if initial_state is None:
+        initial_state = log_alpha.new_zeros(sequences, e.shape[2], q.shape[-1], e.shape[-1])
+    precise = (x.to(log_alpha.dtype) for x in (q, s, d, e))
+    y, state = chunked_delta_rule(
+        **dict(zip("qsde", precise, strict=True)),
+        log_alpha=log_alpha,
+        erase=erase.unbind(-1),
+        write=write.unbind(-1),
+        blocks=[end - start for start, end in pairwise(edges)],
+        state=initial_state,
+        lengths=None if offsets is None else offsets.diff().tolist(),
+        chunk_size=64,
+    )
+    return y.to(e.dtype), state
 
 
 _delta_rule.register_autograd(_backward, setup_context=_keep_for_backward)
-
-
-def _once_only(*_: Any) -> None:
-    raise NotImplementedError(
-        'form="fused" has no second derivative; ask the operator for form="chunked".'
-    )
-
-
-_delta_rule_backward.register_autograd(_once_only)
 
 
 @torch.library.custom_op("fourfold::addresses", mutates_args=())
@@ -241,14 +271,23 @@ def _(
     return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
 
 
+def _composed_addresses(
+    q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same of torch's operators, for second derivatives."""
+    d = transport(s=s, b=b, rho=rho)
+    return recall(q=q, d=d, lam=lam), d
+
+
 def _keep_inputs(ctx: Any, inputs: tuple[Tensor, ...], output: list[Tensor]) -> None:
     ctx.save_for_backward(*inputs)
     ctx.set_materialize_grads(False)
 
 
-def _addresses_gradients(ctx: Any, gradients: list[Tensor | None]) -> tuple[Tensor, ...]:
+def _addresses_gradients(ctx: Any, gradients: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():  # somebody will differentiate this again
+        return tuple(gradients_of(_composed_addresses, ctx.saved_tensors, (), gradients))
     return tuple(_addresses_backward(*ctx.saved_tensors, *gradients))
 
 
 _addresses.register_autograd(_addresses_gradients, setup_context=_keep_inputs)
-_addresses_backward.register_autograd(_once_only)

@@ -14,7 +14,7 @@ _enabled = ContextVar("fourfold_kernels", default=True)
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """Compute with torch's operators alone: slower on a CPU, but differentiable any number of times.
+    """Compute with torch's operators alone: slower on a CPU, but open to look into.
 
     "auto" then means "chunked" for the memory operators, and the functions that surround them
     (convolution, norms, gates) are composed of torch's.

@@ -2,19 +2,19 @@
 
 Composed of torch's operators these cost more than the memory: a small model's step is bound by
 memory traffic. Elsewhere than on a CPU, under torch.compile and in half precision they are so
-composed, and the results are the same to rounding.
+composed, and the results are the same to rounding. Second derivatives always are.
 
 Legend: B rows, T tokens, H heads, N sequences, K filter length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from fourfold.ops.kernels import plain_on_cpu
 
@@ -26,7 +26,11 @@ def unit(x: Tensor, *, scale: float = 1.0, eps: float = 1e-12) -> Tensor:
         x: (B, T, H, size).
     """
     if plain_on_cpu(x) and x.ndim == 4:
-        return _Unit.apply(x, scale, eps)
+        return in_one_pass("unit", _unit, (x,), (scale, eps))
+    return _unit(x, scale, eps)
+
+
+def _unit(x: Tensor, scale: float, eps: float) -> Tensor:
     y = F.normalize(x, dim=-1, eps=eps)
     return y if scale == 1 else y * scale
 
@@ -40,7 +44,11 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, gate: Tensor | None = None) 
         gate: like x.
     """
     if plain_on_cpu(x, weight, gate) and x.ndim in (3, 4):
-        return _RMSNorm.apply(x, weight, eps, gate)
+        return in_one_pass("rms_norm", _rms_norm, (x, weight, gate), (eps,))
+    return _rms_norm(x, weight, gate, eps)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, gate: Tensor | None, eps: float) -> Tensor:
     y = F.rms_norm(x, weight.shape, weight, eps)
     return y if gate is None else y * F.silu(gate)
 
@@ -48,7 +56,11 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, gate: Tensor | None = None) 
 def swiglu(x: Tensor) -> Tensor:
     """silu(gate) ⊙ up, for x = [gate ; up]: (B, T, 2 size) -> (B, T, size)."""
     if plain_on_cpu(x) and x.ndim == 3:
-        return _SwiGLU.apply(x)
+        return in_one_pass("swiglu", _swiglu, (x,))
+    return _swiglu(x)
+
+
+def _swiglu(x: Tensor) -> Tensor:
     gate, up = x.chunk(2, -1)
     return F.silu(gate) * up
 
@@ -59,153 +71,83 @@ def cross_entropy_sum(logits: Tensor, labels: Tensor, ignore_index: int = -100) 
     Args:
         logits: (rows, size).
         labels: (rows,), int64.
+
+    Raises:
+        IndexError: a label that is no column, on a CPU.
     """
-    if plain_on_cpu(logits):
-        if labels.numel() and not _are_labels(labels, logits.shape[-1], ignore_index):
-            raise IndexError(
-                f"labels must lie in [0, {logits.shape[-1]}) or be {ignore_index}; got values "
-                f"from {int(labels.min())} to {int(labels.max())}."
-            )
-        return _CrossEntropy.apply(logits, labels, ignore_index)
+    if not plain_on_cpu(logits):
+        return _cross_entropy(logits, labels, ignore_index)
+    columns = logits.shape[-1]
+    if not (((labels >= 0) & (labels < columns)) | (labels == ignore_index)).all():
+        raise IndexError(
+            f"labels must lie in [0, {columns}) or be {ignore_index}; got values "
+            f"from {int(labels.min())} to {int(labels.max())}."
+        )
+    return in_one_pass("cross_entropy", _cross_entropy, (logits, labels), (ignore_index,))
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
     return F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
 
 
-def _are_labels(labels: Tensor, size: int, ignore_index: int) -> bool:
-    return bool((((labels >= 0) & (labels < size)) | (labels == ignore_index)).all())
-
-
-def causal_convolution(
-    x: Tensor, weight: Tensor, history: Tensor | None, offsets: Tensor | None
+def in_one_pass(
+    kernel: str,
+    composed: Callable[..., Tensor],
+    tensors: tuple[Tensor | None, ...],
+    settings: tuple[Any, ...] = (),
 ) -> Tensor:
-    """silu(Σ_j w_j ⊙ x_{t−K+1+j}), in one pass; only where ``plain_on_cpu`` says so.
+    """Run a kernel where ``plain_on_cpu`` says that it can be.
 
     Args:
-        x: (B, T, channels).
-        weight: (K, channels).
-        history: (N, K − 1, channels), what came before each sequence; None for zeros.
-        offsets: (N + 1,) offsets of packed sequences, or None.
+        kernel: its name in ``fourfold.ops.cpu.surroundings``.
+        composed: the same, of torch's operators: composed(*tensors, *settings). Second
+            derivatives are taken through it.
+        tensors: what may need gradients, and what goes with it.
+        settings: the rest of the arguments.
     """
-    return _Convolution.apply(x, weight, history, offsets)
+    return _OnePass.apply(kernel, composed, settings, *tensors)
 
 
-def proposal(
-    k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float
-) -> Tensor:
-    """``transport_proposal`` in one pass; only where ``plain_on_cpu`` says so.
-
-    Args:
-        k, v: (B, T, H, Dk), (B, T, H, Dv), Dk and Dv at least 1.
-        a_k, a_v, c: (H, R, Dk), (H, R, Dv), (H, S, R).
-    """
-    return _Proposal.apply(k, v, a_k, a_v, c, eps)
-
-
-class _Unit(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: float, eps: float) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        ctx.save_for_backward(x)
-        ctx.settings = scale, eps
-        return surroundings.unit(x, scale, eps)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        from fourfold.ops.cpu import surroundings
-
-        return surroundings.unit_backward(*ctx.saved_tensors, dy, *ctx.settings), None, None
-
-
-class _RMSNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, gate: Tensor | None) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        ctx.save_for_backward(x, weight, gate)
-        ctx.eps = eps
-        return surroundings.rms_norm(x, weight, eps, gate)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        from fourfold.ops.cpu import surroundings
-
-        x, weight, gate = ctx.saved_tensors
-        dx, dweight, dgate = surroundings.rms_norm_backward(x, weight, ctx.eps, gate, dy)
-        return dx, dweight, None, dgate
-
-
-class _SwiGLU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        ctx.save_for_backward(x)
-        return surroundings.swiglu(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        return surroundings.swiglu_backward(*ctx.saved_tensors, dy)
-
-
-class _Convolution(torch.autograd.Function):
+class _OnePass(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, history: Tensor | None, offsets: Tensor | None
+        ctx: Any,
+        kernel: str,
+        composed: Callable[..., Tensor],
+        settings: tuple[Any, ...],
+        *tensors: Tensor | None,
     ) -> Tensor:
         from fourfold.ops.cpu import surroundings
 
-        ctx.save_for_backward(x, weight, history, offsets)
-        return surroundings.convolution(x, weight, history, offsets)
+        y, *kept = getattr(surroundings, kernel)(*tensors, *settings)
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.kernel, ctx.composed, ctx.settings, ctx.count = kernel, composed, settings, len(tensors)
+        return y
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         from fourfold.ops.cpu import surroundings
 
-        return *surroundings.convolution_backward(*ctx.saved_tensors, dy), None
+        if torch.is_grad_enabled():  # somebody will differentiate this again
+            tensors = ctx.saved_tensors[: ctx.count]
+            gradients = gradients_of(ctx.composed, tensors, ctx.settings, dy)
+        else:
+            backward = getattr(surroundings, f"{ctx.kernel}_backward")
+            gradients = backward(*ctx.saved_tensors, *ctx.settings, dy)
+        return None, None, None, *gradients
 
 
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        losses, partitions = surroundings.cross_entropy(logits, labels, ignore_index)
-        ctx.save_for_backward(logits, labels, partitions)
-        ctx.ignore_index = ignore_index
-        return losses.sum()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from fourfold.ops.cpu import surroundings
-
-        logits, labels, partitions = ctx.saved_tensors
-        dlogits = surroundings.cross_entropy_backward(
-            logits, labels, partitions, ctx.ignore_index, gradient.contiguous()
-        )
-        return dlogits, None, None
-
-
-class _Proposal(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float
-    ) -> Tensor:
-        from fourfold.ops.cpu import surroundings
-
-        ctx.save_for_backward(k, v, a_k, a_v, c)
-        ctx.eps = eps
-        return surroundings.proposal(k, v, a_k, a_v, c, eps)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, db: Tensor) -> tuple[Tensor | None, ...]:
-        from fourfold.ops.cpu import surroundings
-
-        return *surroundings.proposal_backward(*ctx.saved_tensors, ctx.eps, db), None
+def gradients_of(
+    function: Callable[..., Any],
+    tensors: tuple[Tensor | None, ...],
+    settings: tuple[Any, ...],
+    given: Any,
+) -> list[Tensor | None]:
+    """Differentiable gradients of function(*tensors, *settings), None for those not needed."""
+    needed = [x for x in tensors if x is not None and x.requires_grad]
+    outputs = function(*tensors, *settings)
+    pairs = [(outputs, given)] if isinstance(outputs, Tensor) else zip(outputs, given, strict=True)
+    used, weights = zip(*[pair for pair in pairs if pair[1] is not None], strict=True)
+    found = torch.autograd.grad(used, needed, weights, create_graph=True, allow_unused=True)
+    gradients = iter(found)
+    return [next(gradients) if x is not None and x.requires_grad else None for x in tensors]

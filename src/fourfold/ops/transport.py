@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourfold.ops import pointwise
 from fourfold.ops.checks import Shapes
 from fourfold.ops.kernels import plain_on_cpu
+from fourfold.ops.pointwise import in_one_pass
 
 
 def transport_proposal(
@@ -46,9 +46,13 @@ def transport_proposal(
     shapes.bind("a_v", a_v, "H R Dv")
     shapes.bind("c", c, "H S R")
     if plain_on_cpu(k, v, a_k, a_v, c) and min(*shapes.sizes.values()) > 0:
-        return pointwise.proposal(k, v, a_k, a_v, c, eps)
+        return in_one_pass("proposal", _proposal, (k, v, a_k, a_v, c), (eps,))
+    return _proposal(k, v, a_k, a_v, c, eps)
+
+
+def _proposal(k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float) -> Tensor:
     z = _project(_rms(k, eps), a_k) * _project(_rms(v, eps), a_v)
-    proposal = _project(z, c) / shapes.sizes["R"] ** 0.5
+    proposal = _project(z, c) / c.shape[-1] ** 0.5
     return proposal * torch.rsqrt(1 + proposal.square().sum(-1, keepdim=True))
 
 

@@ -1,6 +1,6 @@
 """ATPM's addresses in one pass: the destination d and the corrected query q' of every token.
 
-    c = sᵀb     d = s + ρ (b − c s)     a = d / ‖d‖     r = 1 − qᵀa     q' = q + λ r a
+c = sᵀb     d = s + ρ (b − c s)     a = d / ‖d‖     r = 1 − qᵀa     q' = q + λ r a
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ def addresses_backward_worker(storage, number, arguments, worker):
 
             # Through d = s + ρ (b − c s).
             dc = -rho * dot(dd, s, size)
-            number_at(number, arguments, 8, row, t, h)[0] = (
-                dot(dd, b, size) - c * dot(dd, s, size)
-            )
+            number_at(number, arguments, 8, row, t, h)[0] = dot(dd, b, size) - c * dot(dd, s, size)
             combine(out, dd, 1 - rho * c, b, dc, size)
             store_row(out, size, number, arguments, 6, row, t, h, S)
             combine(out, dd, rho, s, dc, size)

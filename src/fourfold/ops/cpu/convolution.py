@@ -80,9 +80,7 @@ def convolution_worker(storage, number, arguments, worker):
         for t in range(sequence[2]):
             rows, row = shift(x, (t - K + 1) * x_token), x_token
             if t < K - 1:
-                first_window(
-                    x, x_token, history, has_history, channels, K, t, first, last, window
-                )
+                first_window(x, x_token, history, has_history, channels, K, t, first, last, window)
                 rows, row = window, channels
             for c in range(first, last, lanes(number)):
                 value = filtered(rows, row, weight, channels, K, c, last - c)
@@ -126,9 +124,7 @@ def convolution_backward_worker(storage, number, arguments, worker):
         for t in range(tokens):
             rows, row = shift(x, (t - K + 1) * x_token), x_token
             if t < K - 1:
-                first_window(
-                    x, x_token, history, has_history, channels, K, t, first, last, window
-                )
+                first_window(x, x_token, history, has_history, channels, K, t, first, last, window)
                 rows, row = window, channels
             for c in range(first, last, lanes(number)):
                 count = last - c
@@ -145,7 +141,9 @@ def convolution_backward_worker(storage, number, arguments, worker):
         # Then through the filters: x_t reached token t + K − 1 − j by filter j. Ascending, each
         # row is read for the last time when it is overwritten.
         for t in range(1 - K if has_history else 0, tokens):
-            target, target_row = (dx, t * dx_token) if t >= 0 else (dhistory, (t + K - 1) * channels)
+            target, target_row = (
+                (dx, t * dx_token) if t >= 0 else (dhistory, (t + K - 1) * channels)
+            )
             for c in range(first, last, lanes(number)):
                 count = last - c
                 into = nothing

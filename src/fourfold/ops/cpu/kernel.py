@@ -21,7 +21,6 @@ import math
 from collections import namedtuple
 
 
-
 from fourfold.ops.cpu.tiles import (
     PAD,
     ROWS,
@@ -230,7 +229,9 @@ def take_forward(scratch, z):
 
 
 @device
-def forward_head(x, edges, blocks, state, has_state, y, predicted, states, keep, tokens, z, scratch):
+def forward_head(
+    x, edges, blocks, state, has_state, y, predicted, states, keep, tokens, z, scratch
+):
     """Walk one head through its tokens.
 
     Args:

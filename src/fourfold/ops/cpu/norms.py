@@ -106,7 +106,9 @@ def rms_norm_worker(storage, number, arguments, worker):
             scale = spread(number, 1 / math.sqrt(dot_rows(x, x, size) / size + settings[0]))
             for j in range(0, size, lanes(number)):
                 count = size - j
-                value = multiply(multiply(scale, load_first(x, j, count)), load_first(weight, j, count))
+                value = multiply(
+                    multiply(scale, load_first(x, j, count)), load_first(weight, j, count)
+                )
                 if gated:
                     g = load_first(gate, j, count)
                     value = multiply(value, multiply(g, sigmoid(g, one, nothing)))

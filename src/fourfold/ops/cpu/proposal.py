@@ -243,9 +243,7 @@ def proposal_backward_worker(storage, number, arguments, worker):
                 block.p_scale[i] /= math.sqrt(z.R)
             multiply_rows(block.dP, z.SL, m, S, block.p_scale)
             add_product(block.dP, 1, z.SL, block.Z, z.RL, weights.dC, z.RL, S, R, m, 1)
-            set_product(
-                block.dP, z.SL, 1, weights.C, z.RL, block.dZ, z.RL, m, R, z.S, block.ones
-            )
+            set_product(block.dP, z.SL, 1, weights.C, z.RL, block.dZ, z.RL, m, R, z.S, block.ones)
             for i in range(m):
                 multiply_into(block.ZK, block.dZ, block.ZK, i * z.RL, R)
                 multiply_into(block.ZV, block.dZ, block.ZV, i * z.RL, R)

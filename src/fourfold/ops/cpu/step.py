@@ -18,7 +18,6 @@ from fourfold.ops.cpu.vectors import (
     spread,
     store,
     store_first,
-
 )
 from fourfold.ops.cpu.workers import head_inputs, stream
 

@@ -1,6 +1,9 @@
-"""The kernels around a memory on tensors: convolution, norms, gates.
+"""The kernels around a memory on tensors: convolution, norms, gates, proposal and loss.
 
-Inputs are all float32 or all float64. Their last dimension is made contiguous if it is not.
+Each function returns its output and what is kept for the backward pass beside the inputs; its
+``_backward`` takes inputs, what was kept, settings and the output's gradient, and returns one
+gradient for each input. Inputs are all float32 or all float64, and copied if their last dimension
+is not contiguous.
 """
 
 from __future__ import annotations
@@ -21,34 +24,33 @@ _COST = 16
 """Operations for each number that passes through, about."""
 
 
-def unit(x: Tensor, scale: float, eps: float) -> Tensor:
+def unit(x: Tensor, scale: float, eps: float) -> tuple[Tensor, ...]:
     """(B, T, H, size) -> the same, rows of norm ``scale``."""
     x = row_major(x)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     _over_rows("norms.unit_worker", [x, y], [x.new_tensor([scale, eps])], x.shape)
-    return y
+    return (y,)
 
 
-def unit_backward(x: Tensor, dy: Tensor, scale: float, eps: float) -> Tensor:
+def unit_backward(x: Tensor, scale: float, eps: float, dy: Tensor) -> tuple[Tensor, ...]:
     x, dy = row_major(x), row_major(dy)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     _over_rows("norms.unit_backward_worker", [x, dy, dx], [x.new_tensor([scale, eps])], x.shape)
-    return dx
+    return (dx,)
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, gate: Tensor | None) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, gate: Tensor | None, eps: float) -> tuple[Tensor, ...]:
     """(B, T, size) or (B, T, H, size) -> the same."""
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     streams = [_by_head(v) for v in (x, x if gate is None else gate, y)]
     extra = [weight.contiguous(), x.new_tensor([eps])]
     _over_rows("norms.rms_norm_worker", streams, extra, streams[0].shape, [gate is not None])
-    return y
+    return (y,)
 
 
 def rms_norm_backward(
-    x: Tensor, weight: Tensor, eps: float, gate: Tensor | None, dy: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of x, weight and gate."""
+    x: Tensor, weight: Tensor, gate: Tensor | None, eps: float, dy: Tensor
+) -> tuple[Tensor | None, ...]:
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     dgate = None if gate is None else torch.empty_like(dx)
     pairs = (x, x if gate is None else gate, dy, dx, dx if dgate is None else dgate)
@@ -56,62 +58,60 @@ def rms_norm_backward(
     parts = x.new_empty(torch.get_num_threads(), weight.shape[0])
     extra = [weight.contiguous(), x.new_tensor([eps]), parts]
     flags = [gate is not None]
-    used = _over_rows(
-        "norms.rms_norm_backward_worker", streams, extra, streams[0].shape, flags
-    )
+    used = _over_rows("norms.rms_norm_backward_worker", streams, extra, streams[0].shape, flags)
     return dx, parts[:used].sum(0), dgate
 
 
-def swiglu(x: Tensor) -> Tensor:
+def swiglu(x: Tensor) -> tuple[Tensor, ...]:
     """(B, T, 2 size) -> (B, T, size)."""
     x = row_major(x)
     y = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
     _over_rows("gates.swiglu_worker", [x, y], [], y.shape)
-    return y
+    return (y,)
 
 
-def swiglu_backward(x: Tensor, dy: Tensor) -> Tensor:
+def swiglu_backward(x: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
     x, dy = row_major(x), row_major(dy)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     _over_rows("gates.swiglu_backward_worker", [x, dy, dx], [], dy.shape)
-    return dx
+    return (dx,)
 
 
 def convolution(
     x: Tensor, weight: Tensor, history: Tensor | None, offsets: Tensor | None
-) -> Tensor:
+) -> tuple[Tensor, ...]:
     """(B, T, channels) -> the same."""
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     _convolve("convolution.convolution_worker", [x, y], weight, history, offsets)
-    return y
+    return (y,)
 
 
 def convolution_backward(
     x: Tensor, weight: Tensor, history: Tensor | None, offsets: Tensor | None, dy: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of x, weight and history."""
+) -> tuple[Tensor | None, ...]:
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     dweight = torch.empty_like(weight)
     dhistory = None if history is None else torch.empty_like(history)
     gradients = [dweight, dweight if dhistory is None else dhistory]
     worker = "convolution.convolution_backward_worker"
     _convolve(worker, [x, dy, dx], weight, history, offsets, gradients)
-    return dx, dweight, dhistory
+    return dx, dweight, dhistory, None
 
 
-def proposal(k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float) -> Tensor:
+def proposal(
+    k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float
+) -> tuple[Tensor, ...]:
     """k (B, T, H, Dk), v (B, T, H, Dv), a_k (H, R, Dk), a_v (H, R, Dv), c (H, S, R) -> (…, S)."""
     b = k.new_empty(*k.shape[:3], c.shape[1])
     _propose([k, v, b], (a_k, a_v, c), eps, backward=False)
-    return b
+    return (b,)
 
 
 def proposal_backward(
     k: Tensor, v: Tensor, a_k: Tensor, a_v: Tensor, c: Tensor, eps: float, db: Tensor
-) -> list[Tensor]:
-    """Gradients of the five tensors."""
+) -> tuple[Tensor, ...]:
     dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (k, v))
-    return [dk, dv, *_propose([k, v, db, dk, dv], (a_k, a_v, c), eps, backward=True)]
+    return dk, dv, *_propose([k, v, db, dk, dv], (a_k, a_v, c), eps, backward=True)
 
 
 def _propose(
@@ -143,25 +143,24 @@ def _proposal_scratch(keys: int, values: int, rank: int, address: int, number: s
     return int(arguments[4])
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, ignored: int) -> tuple[Tensor, Tensor]:
-    """(rows, size), (rows,) -> losses (rows,), 0 where the label is ``ignored``, and log Σ eˣ."""
+def cross_entropy(logits: Tensor, labels: Tensor, ignored: int) -> tuple[Tensor, ...]:
+    """(rows, size), (rows,) -> the sum over rows not ``ignored``, and log Σ eˣ of each row."""
     logits, labels = logits.contiguous(), labels.contiguous()
     losses = logits.new_empty(labels.shape)
     partitions = torch.empty_like(losses)
     addresses = [x.data_ptr() for x in (logits, labels, losses, partitions)]
     _over_logits("entropy.cross_entropy_worker", logits, addresses, ignored)
-    return losses, partitions
+    return losses.sum(), partitions
 
 
 def cross_entropy_backward(
     logits: Tensor, labels: Tensor, partitions: Tensor, ignored: int, gradient: Tensor
-) -> Tensor:
-    """Gradient of the logits, from that of the sum of all losses."""
-    logits, labels = logits.contiguous(), labels.contiguous()
+) -> tuple[Tensor | None, ...]:
+    logits, labels, gradient = logits.contiguous(), labels.contiguous(), gradient.contiguous()
     dlogits = torch.empty_like(logits)
     addresses = [x.data_ptr() for x in (logits, labels, partitions, gradient, dlogits)]
     _over_logits("entropy.cross_entropy_backward_worker", logits, addresses, ignored)
-    return dlogits
+    return dlogits, None
 
 
 def _over_logits(worker: str, logits: Tensor, addresses: Sequence[int], ignored: int) -> None:

@@ -205,7 +205,9 @@ class Emitter:
         for factorial in (720, 120, 24, 6, 2, 1, 1):
             value = self.fma(value, r, self._every(1 / factorial))
         exponent = builder.shl(builder.fptosi(n, self._bits), self._all(23))
-        scaled = builder.bitcast(builder.add(builder.bitcast(value, self._bits), exponent), self.type)
+        scaled = builder.bitcast(
+            builder.add(builder.bitcast(value, self._bits), exponent), self.type
+        )
         small = builder.fcmp_ordered("<", x, self._every(-87.3))
         large = builder.fcmp_ordered(">", x, self._every(88.0))
         result = builder.select(large, self._every(float("inf")), scaled)

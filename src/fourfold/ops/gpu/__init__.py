@@ -15,12 +15,12 @@ L_ij = R_ij s_iᵀd_j for j < i and A_ij = R_ij q_iᵀd_j for j ≤ i, every col
     E' = γ_C E + Σ_j R_Cj d_j u_jᵀ
 
 A panel of columns inside one block has one strength a token, so one inverse
-X = (I + diag(ω_e) L)⁻¹ serves the whole block, in both directions:
+X = (I + diag(ω_e) L)⁻¹ serves the whole block, in both directions. With K = L X
 
-    U  = X diag(ω_w) entities − X diag(ω_e γ) S E           from the state before the chunk
-    dU = (A X)ᵀ dY + Xᵀ diag(R_C) D dE'                      from the gradient of that after it
+    P  = K diag(ω_w) entities + (I − K diag(ω_e)) diag(γ) S E     from the state before the chunk
+    dU = (A X)ᵀ dY + Xᵀ diag(R_C) D dE'                           from the gradient of that after it
 
-``prepare`` makes these four factors for every chunk at once, ``scan`` walks a panel of the state
+``prepare`` makes the factors of these for every chunk at once, ``scan`` walks a panel of the state
 from chunk to chunk with them, and ``output`` and ``gradients`` work on every chunk at once again.
 Nothing is divided by a strength, so gradients are exact where one is 0.
 """

@@ -67,7 +67,7 @@ def forward(
     from_state = e.new_empty(*erase.shape, plan.address)
     corrections = torch.empty_like(e)
     with torch.cuda.device_of(e):
-        prepare_forward[work.matrices,](
+        prepare_forward[work.matrices * plan.blocks,](
             q, s, d, e, log_alpha, erase, write, work.A, from_entities, from_state, corrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
             **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
@@ -98,7 +98,7 @@ def backward(
     cu_seqlens: Tensor | None,
     predicted: Tensor,
     states: Tensor,
-    dy: Tensor,
+    dy: Tensor | None,
     dfinal: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of the inputs of ``forward``, which was called with ``keep``.
@@ -106,7 +106,7 @@ def backward(
     Args:
         q, s, d, e, log_alpha, erase, write, edges, cu_seqlens: as given to ``forward``.
         predicted, states: as returned by it.
-        dy: (B, T, H, D), gradient of y.
+        dy: (B, T, H, D), gradient of y, zeros if None.
         dfinal: (N, H, S, D) float32, gradient of the final state, zeros if None.
 
     Returns:
@@ -117,7 +117,7 @@ def backward(
     q, s, d, e, log_alpha, erase, write, predicted, states = (
         x.contiguous() for x in (q, s, d, e, log_alpha, erase, write, predicted, states)
     )
-    dy = dy.to(e.dtype).contiguous()
+    dy = torch.zeros_like(e) if dy is None else dy.to(e.dtype).contiguous()
     dfinal = None if dfinal is None else dfinal.float().contiguous()
     dq, ds, dd, de = (torch.empty_like(x) for x in (q, s, d, e))
     derase, dwrite = torch.empty_like(erase), torch.empty_like(write)
@@ -136,7 +136,7 @@ def backward(
     # One part from the pairs inside each chunk, one from every tile of addresses.
     dlog_alpha = log_alpha.new_empty(1 + tiles, *log_alpha.shape)
     with torch.cuda.device_of(e):
-        prepare_backward[work.matrices,](
+        prepare_backward[work.matrices * plan.blocks,](
             q, s, d, log_alpha, erase, dy, work.A, L, from_gradient, dcorrections,
             work.gamma, work.tail, work.bounds, plan.tokens,
             **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
