@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import accumulate
 from unittest.mock import patch
@@ -253,10 +254,19 @@ def refusal(**sizes) -> str:
     return "no refusal"
 
 
-def shared_memory(
+@dataclass(frozen=True)
+class Compiled:
+    """What a compiled kernel needs and does: bytes of shared memory; products whose first factor
+    it keeps in registers."""
+
+    shared: int
+    register_factors: int
+
+
+def compile_all(
     capability: int, dtype: torch.dtype, *, S: int, D: int, widths, narrow: bool
-) -> dict[str, int]:
-    """Compile every kernel as ``launch`` would launch it: bytes of shared memory of each."""
+) -> dict[str, Compiled]:
+    """Compile every kernel as ``launch`` would launch it."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
     from triton.runtime.jit import JITFunction
@@ -264,7 +274,7 @@ def shared_memory(
     from fourfold.ops.gpu import launch
 
     pointers = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
-    used = {}
+    found = {}
 
     def compile_only(kernel, *arguments, grid, warmup, num_warps, num_stages, **constants):
         signature, attributes = {}, {}
@@ -284,7 +294,10 @@ def shared_memory(
             target=GPUTarget("cuda", capability, 32),
             options=dict(num_warps=num_warps, num_stages=num_stages),
         )
-        used[kernel.fn.__name__] = binary.metadata.shared
+        products = [x for x in binary.asm["ttgir"].splitlines() if "warp_group_dot " in x]
+        found[kernel.fn.__name__] = Compiled(
+            binary.metadata.shared, sum(": tensor<" in product for product in products)
+        )
 
     inputs = make_inputs(B=1, T=128, H=2, S=S, D=D, widths=widths, dtype=dtype)
     arguments = as_kernel_arguments(inputs, dtype)
@@ -295,7 +308,7 @@ def shared_memory(
     with width, patch.object(JITFunction, "run", compile_only):
         *_, predicted, states = launch.forward(*arguments, edges, state, bounds, True)
         launch.backward(*arguments, edges, bounds, predicted, states, dy, state)
-    return used
+    return found
 
 
 # The child processes.
@@ -444,11 +457,13 @@ def test_other_precisions_are_refused(interpreted):
 def test_kernels_compile_and_fit_in_shared_memory(
     compiled, capability, dtype, sizes, limit, record_property
 ):
-    used = compiled.submit(shared_memory, capability, dtype, **sizes).result()
-    assert len(used) == 7
-    worst = max(used, key=used.__getitem__)
+    found = compiled.submit(compile_all, capability, dtype, **sizes).result()
+    assert len(found) == 8
+    worst = max(found, key=lambda name: found[name].shared)
     record_property(
         f"shared memory, {str(dtype)[6:]}, S = {sizes['S']}, sm_{capability}",
-        f"{used[worst] / 1024:.0f} KiB ({worst})",
+        f"{found[worst].shared / 1024:.0f} KiB ({worst})",
     )
-    assert used[worst] <= limit * 1024, used
+    assert found[worst].shared <= limit * 1024, found
+    # On Hopper these have come out wrong: triton-lang/triton pull request 11781.
+    assert not any(kernel.register_factors for kernel in found.values()), found

@@ -10,7 +10,6 @@ from functools import wraps
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
@@ -29,8 +28,13 @@ from fourfold.models.registry import LAYER_TYPES
 from fourfold.ops.pointwise import rms_norm, swiglu
 
 
-class RMSNorm(nn.RMSNorm):
+class RMSNorm(nn.Module):
     """torch's, in one pass on a CPU."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps)

@@ -17,7 +17,7 @@ def without_kernels() -> Iterator[None]:
     """Compute with torch's operators alone: slower on a CPU, but open to look into.
 
     "auto" then means "chunked" for the memory operators, and the functions that surround them
-    (convolution, norms, gates) are composed of torch's.
+    (convolution, norms, gates) are composed of torch's. Compiled code is not affected.
     """
     token = _enabled.set(False)
     try:
@@ -28,12 +28,17 @@ def without_kernels() -> Iterator[None]:
 
 def kernels_for(device: torch.device) -> bool:
     """Whether there are kernels for the device, and nothing asks to see inside the operators."""
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    return _enabled.get() and device.type == "cpu" and not transformed
+    if device.type != "cpu":
+        return False
+    if torch.compiler.is_compiling():  # which cannot look at what follows
+        return True
+    return _enabled.get() and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def plain_on_cpu(*tensors: Tensor | None) -> bool:
     """Whether a kernel can read these as they are; torch.compile is left to fuse by itself."""
+    if torch.compiler.is_compiling():
+        return False
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
     return (
@@ -41,6 +46,5 @@ def plain_on_cpu(*tensors: Tensor | None) -> bool:
         and all(type(x) in (Tensor, nn.Parameter) and x.dtype == first.dtype for x in present)
         and all(x.device.type == "cpu" for x in present)
         and kernels_for(first.device)
-        and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
     )

@@ -23,7 +23,6 @@ from fourfold.ops.cpu.vectors import (
 )
 from fourfold.ops.cpu.workers import stream
 
-
 ROWS_HELD = 7
 """Rows of scratch that the backward pass uses; the forward pass uses fewer."""
 
@@ -96,7 +95,7 @@ def addresses_worker(storage, number, arguments, worker):
 
 
 def addresses_backward_worker(storage, number, arguments, worker):
-    """q s b rho lam, their gradients, then those of recalled and d; scratch and numbers as above."""
+    """q s b rho lam, their gradients, those of recalled and d; scratch and numbers as above."""
     at = 4 * 12
     scratch = pointer_like(number, arguments[at])
     workers, B, T, H, S = (

@@ -45,7 +45,7 @@ def log_partition(row, size):
 
 
 def cross_entropy_worker(storage, number, arguments, worker):
-    """logits (rows, size), labels (rows,), losses (rows,), partitions (rows,); workers and sizes."""
+    """logits (rows, size), labels, losses, partitions (rows,); workers and sizes."""
     logits = pointer_like(number, arguments[0])
     labels = pointer_like(arguments, arguments[1])
     losses = pointer_like(number, arguments[2])

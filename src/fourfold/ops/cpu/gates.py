@@ -8,7 +8,6 @@ from fourfold.ops.cpu.vectors import (
     lanes,
     load_first,
     multiply,
-    pointer_like,
     spread,
     store_first,
     zero,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-
 from fourfold.ops.cpu.tiles import (
     PAD,
     ROWS,
@@ -148,7 +147,7 @@ def spread_strengths(stream, edges, blocks, first, tokens, target, row, rows, co
 
 @device
 def decays(log_alpha, first, tokens, rows, gamma, pairwise, row):
-    """γ_i, and γ_i/γ_j for j ≤ i as products of the retentions between: neither quotient nor sum."""
+    """γ_i, and γ_i/γ_j for j ≤ i as products of the retentions between, not as a quotient."""
     product = zero(gamma) + 1
     for i in range(rows):
         alpha = zero(gamma) + 1

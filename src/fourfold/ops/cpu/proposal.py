@@ -206,7 +206,7 @@ def proposal_worker(storage, number, arguments, worker):
 
 
 def proposal_backward_worker(storage, number, arguments, worker):
-    """k v db dk dv; a_k a_v c scratch settings da_k da_v dc, (workers, H, ·, ·); numbers as above."""
+    """k v db dk dv; a_k a_v c scratch settings, (workers, H, ·, ·) da_k da_v dc; numbers."""
     at = 4 * 5
     a_k, a_v, c = (
         pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1]),

@@ -7,12 +7,11 @@ rows by 2 vectors on AVX-512 and NEON, 4 by 2 on AVX2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
-
 
 from fourfold.ops.cpu.vectors import INDEX, REGISTERS, Emitter, device, routine, shift
 
@@ -81,19 +80,11 @@ def _tile(
 
 def _product(
     v: Emitter,
-    a: ir.Value,
-    a_row: ir.Value,
-    a_column: ir.Value,
-    b: ir.Value,
-    b_row: ir.Value,
-    c: ir.Value,
-    c_row: ir.Value,
-    rows: ir.Value,
-    columns: ir.Value,
-    depth: ir.Value,
+    arguments: Sequence[ir.Value],
     finish: Callable[[ir.Value, ir.Value, ir.Value, ir.Value], ir.Value],
 ) -> None:
     """All tiles; ``finish(sum, row, c, place)`` says what becomes of each sum."""
+    a, a_row, a_column, b, b_row, c, c_row, rows, columns, depth = arguments
     builder = v.builder
     wide_columns = builder.and_(columns, v.index(-2 * v.lanes))
     for start, stop, vectors in ((v.index(0), wide_columns, 2), (wide_columns, columns, 1)):
@@ -117,9 +108,7 @@ def set_product(v: Emitter, *arguments: ir.Value) -> None:
     ``a`` is read number by number, with any two strides: a transposed one costs nothing.
     """
     *product, scale = arguments
-    _product(
-        v, *product, lambda total, row, c, at: v.builder.fmul(v.load_spread(scale, row), total)
-    )
+    _product(v, product, lambda total, row, c, at: v.builder.fmul(v.load_spread(scale, row), total))
 
 
 @routine("piipipiiiin")
@@ -127,7 +116,7 @@ def add_product(v: Emitter, *arguments: ir.Value) -> None:
     """(a, a_row, a_column, b, b_row, c, c_row, rows, columns, depth, keep): c = keep c + a b."""
     *product, keep = arguments
     kept = v.spread(keep)
-    _product(v, *product, lambda total, row, c, at: v.fma(kept, v.load(c, at), total))
+    _product(v, product, lambda total, row, c, at: v.fma(kept, v.load(c, at), total))
 
 
 @routine("piippppp" + "i")

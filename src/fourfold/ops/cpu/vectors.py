@@ -14,8 +14,7 @@ from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
-from numba import njit
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model

@@ -98,9 +98,10 @@ def forward_worker(storage, number, arguments, worker):
         sequence, h = shift(sequences, task // H * 5), task % H
         row, first, length = sequence[0], sequence[1], sequence[2]
         chunk = sequence[3] * H + h * ((length + C - 1) // C)
+        place = (sequence[4] * H + h) * S * D
         forward_head(
             head_inputs(storage, number, arguments, 0, row, first, h), edges, G,
-            shift(state, (sequence[4] * H + h) * S * D), has_state, stream(storage, arguments, 7, row, first, h),
+            shift(state, place), has_state, stream(storage, arguments, 7, row, first, h),
             stream(number, arguments, 8, row, first, h), shift(states, chunk * S * D),
             keep, length, z, shift(scratch, worker * size),
         )  # fmt: skip
@@ -127,9 +128,10 @@ def backward_worker(storage, number, arguments, worker):
         sequence, h = shift(sequences, task // H * 5), task % H
         row, first, length = sequence[0], sequence[1], sequence[2]
         chunk = sequence[3] * H + h * ((length + C - 1) // C)
+        place = (sequence[4] * H + h) * S * D
         backward_head(
             head_inputs(storage, number, arguments, 0, row, first, h), edges, G, has_state,
-            shift(dstate, (sequence[4] * H + h) * S * D), has_dstate, stream(storage, arguments, 14, row, first, h),
+            shift(dstate, place), has_dstate, stream(storage, arguments, 14, row, first, h),
             stream(number, arguments, 15, row, first, h), shift(states, chunk * S * D),
             head_inputs(storage, number, arguments, 7, row, first, h), length, z,
             shift(scratch, worker * size),

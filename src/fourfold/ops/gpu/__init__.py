@@ -14,8 +14,8 @@ L_ij = R_ij s_iᵀd_j for j < i and A_ij = R_ij q_iᵀd_j for j ≤ i, every col
     Y = diag(γ) Q E + A U
     E' = γ_C E + Σ_j R_Cj d_j u_jᵀ
 
-A panel of columns inside one block has one strength a token, so one inverse
-X = (I + diag(ω_e) L)⁻¹ serves the whole block, in both directions. With K = L X
+A panel of columns inside one block has one strength a token, so one triangular system serves the
+whole block. With K = L (I + diag(ω_e) L)⁻¹ (``resolvent``) and the inverse X = I − diag(ω_e) K
 
     P  = K diag(ω_w) entities + (I − K diag(ω_e)) diag(γ) S E     from the state before the chunk
     dU = (A X)ᵀ dY + Xᵀ diag(R_C) D dE'                           from the gradient of that after it

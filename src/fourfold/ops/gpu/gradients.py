@@ -8,6 +8,7 @@ import triton.language as tl
 from fourfold.ops.gpu.chunk import (
     block_columns,
     chunk_tokens,
+    load_columns,
     load_rows,
     pairwise_decay,
     square,
@@ -24,9 +25,12 @@ def entity_gradients(
     predicted,
     dy,
     dcorrections,
-    corrections,
     A,
     L,
+    corrections,
+    dpredicted,
+    decayed_dA,
+    decayed_dL,
     de,
     derase,
     dwrite,
@@ -45,8 +49,8 @@ def entity_gradients(
 ):
     """One program a chunk and head, over all columns: what sums over columns, and what is of one.
 
-    Writes de, derase, dwrite, U to ``corrections``, dP over ``dcorrections``, R∘dA and R∘dL over A
-    and L, and to ``dlog_alpha`` (B, T, H) the part of the pairs of tokens inside the chunk.
+    Writes de, derase, dwrite, U to ``corrections``, dP, R∘dA and R∘dL (M, H, C, C), and to
+    ``dlog_alpha`` (B, T, H) the part of the pairs of tokens inside the chunk.
     """
     h = tl.program_id(0) % H
     first, stop = chunk_tokens(tl.program_id(0) // H, bounds, T, C, PACKED)
@@ -54,9 +58,11 @@ def entity_gradients(
     inside = t < stop
     at = t * H + h
 
+    # dL = dP Uᵀ with dP = −ω_e dU, whose factor is the same for all columns of a block.
     dA = tl.zeros([C, C], tl.float32)
     dL = tl.zeros([C, C], tl.float32)
     for g in range(G):
+        product = tl.zeros([C, C], tl.float32)
         erase_g = tl.load(erase + at * G + g, mask=inside, other=0.0)
         write_g = tl.load(write + at * G + g, mask=inside, other=0.0)
         derase_g = tl.zeros([C], tl.float32)
@@ -66,33 +72,31 @@ def entity_gradients(
             columns = v + tl.arange(0, BV)
             entities = load_rows(e, at, inside, columns, end, D).to(tl.float32)
             P = load_rows(predicted, at, inside, columns, end, D)
-            dU = load_rows(dcorrections, at, inside, columns, end, D).to(tl.float32)
+            dU = load_rows(dcorrections, at, inside, columns, end, D)
             gradient = load_rows(dy, at, inside, columns, end, D)
             derase_g -= tl.sum(dU * P, 1)
             dwrite_g += tl.sum(dU * entities, 1)
             store_rows(de, write_g[:, None] * dU, at, inside, columns, end, D)
             U = write_g[:, None] * entities - erase_g[:, None] * P
             U = U.to(corrections.dtype.element_ty)
-            dP = (-erase_g[:, None] * dU).to(dcorrections.dtype.element_ty)
             store_rows(corrections, U, at, inside, columns, end, D)
-            store_rows(dcorrections, dP, at, inside, columns, end, D)
+            store_rows(dpredicted, -erase_g[:, None] * dU, at, inside, columns, end, D)
             dA = tl.dot(gradient, tl.trans(U), dA, input_precision=PRECISION)
-            dL = tl.dot(dP, tl.trans(U), dL, input_precision=PRECISION)
+            product = tl.dot(dU, tl.trans(U), product, input_precision=PRECISION)
+        dL -= erase_g[:, None] * product
         tl.store(derase + at * G + g, derase_g, mask=inside)
         tl.store(dwrite + at * G + g, dwrite_g, mask=inside)
 
     i = tl.arange(0, C)[:, None]
     j = tl.arange(0, C)[None, :]
     matrix = tl.program_id(0).to(tl.int64) * C * C + square(C)
-    a = tl.load(A + matrix).to(tl.float32)
-    lower = tl.load(L + matrix).to(tl.float32)
     # Token t's decay lies on every path from j < t to i ≥ t: summed, not taken from a difference.
-    paths = tl.where(i > j, dA * a + dL * lower, 0.0)
+    paths = tl.where(i > j, dA * tl.load(A + matrix) + dL * tl.load(L + matrix), 0.0)
     paths = tl.cumsum(paths, 0, reverse=True)
     tl.store(dlog_alpha + at, tl.sum(tl.where(i > j, paths, 0.0), 1), mask=inside)
     decay = pairwise_decay(log_alpha, at, inside, C)
-    tl.store(A + matrix, (dA * decay).to(A.dtype.element_ty))
-    tl.store(L + matrix, tl.where(i > j, dL * decay, 0.0).to(L.dtype.element_ty))
+    tl.store(decayed_dA + matrix, (dA * decay).to(decayed_dA.dtype.element_ty))
+    tl.store(decayed_dL + matrix, tl.where(i > j, dL * decay, 0.0).to(decayed_dL.dtype.element_ty))
 
 
 @triton.jit(do_not_specialize=["T", "part"])
@@ -107,8 +111,8 @@ def address_gradients(
     dstates,
     gamma,
     tail,
-    dA,
-    dL,
+    decayed_dA,
+    decayed_dL,
     dq,
     ds,
     dd,
@@ -149,15 +153,15 @@ def address_gradients(
     through = tl.zeros([BK], tl.float32)
     for v in range(0, D, BV):
         columns = v + tl.arange(0, BV)
-        E = load_rows(states, matrix * S + address, inside_address, columns, D, D)
-        dE = load_rows(dstates, matrix * S + address, inside_address, columns, D, D)
+        E = load_columns(states, matrix * S + address, inside_address, columns, D, D)
+        dE = load_columns(dstates, matrix * S + address, inside_address, columns, D, D)
         gradient = load_rows(dy, at, inside, columns, D, D)
         U = load_rows(corrections, at, inside, columns, D, D)
         dP = load_rows(dpredicted, at, inside, columns, D, D)
-        through += tl.sum(E.to(tl.float32) * dE.to(tl.float32), 1)
-        dQ = tl.dot(gradient, tl.trans(E), dQ, input_precision=PRECISION)
-        dS = tl.dot(dP, tl.trans(E), dS, input_precision=PRECISION)
-        dD = tl.dot(U, tl.trans(dE), dD, input_precision=PRECISION)
+        through += tl.sum(E.to(tl.float32) * dE.to(tl.float32), 0)
+        dQ = tl.dot(gradient, E, dQ, input_precision=PRECISION)
+        dS = tl.dot(dP, E, dS, input_precision=PRECISION)
+        dD = tl.dot(U, dE, dD, input_precision=PRECISION)
 
     to_here = tl.load(gamma + at, mask=inside, other=0.0)
     to_end = tl.load(tail + at, mask=inside, other=0.0)
@@ -178,12 +182,13 @@ def address_gradients(
     paths += tl.sum(through, 0) * tl.load(gamma + last * H + h)
     tl.store(dlog_alpha + tile.to(tl.int64) * part + at, paths, mask=inside)
 
-    a = tl.load(dA + matrix * C * C + square(C))
-    lower = tl.load(dL + matrix * C * C + square(C))
-    dQ = tl.dot(a, written, dQ, input_precision=PRECISION)
-    dS = tl.dot(lower, written, dS, input_precision=PRECISION)
-    dD = tl.dot(tl.trans(a), queried, dD, input_precision=PRECISION)
-    dD = tl.dot(tl.trans(lower), sourced, dD, input_precision=PRECISION)
+    decayed_dA += matrix * C * C
+    decayed_dL += matrix * C * C
+    transposed = tl.arange(0, C)[:, None] + tl.arange(0, C)[None, :] * C
+    dQ = tl.dot(tl.load(decayed_dA + square(C)), written, dQ, input_precision=PRECISION)
+    dS = tl.dot(tl.load(decayed_dL + square(C)), written, dS, input_precision=PRECISION)
+    dD = tl.dot(tl.load(decayed_dA + transposed), queried, dD, input_precision=PRECISION)
+    dD = tl.dot(tl.load(decayed_dL + transposed), sourced, dD, input_precision=PRECISION)
     store_rows(dq, dQ, at, inside, address, S, S)
     store_rows(ds, dS, at, inside, address, S, S)
     store_rows(dd, dD, at, inside, address, S, S)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fourfold.ops.gpu.gradients import address_gradients, entity_gradients
 from fourfold.ops.gpu.output import outputs
 from fourfold.ops.gpu.plan import Plan, chunks_of, kept_shapes, make_plan
-from fourfold.ops.gpu.prepare import prepare_backward, prepare_forward
+from fourfold.ops.gpu.prepare import prepare_backward, prepare_forward, prepare_pairs
 from fourfold.ops.gpu.scan import scan_backward, scan_forward
 
 
@@ -62,26 +62,27 @@ def forward(
         return y, final, predicted, e.new_empty(states_shape)
 
     work = _Workspace(plan, e, cu_seqlens)
+    A = work.squares(e.dtype)
     states = e.new_empty(plan.chunks, plan.heads, plan.address, plan.columns)
-    from_entities = e.new_empty(work.matrices, plan.blocks, plan.chunk, plan.chunk)
+    from_entities = work.squares(e.dtype, plan.blocks)
     from_state = e.new_empty(*erase.shape, plan.address)
     corrections = torch.empty_like(e)
     with torch.cuda.device_of(e):
+        work.prepare_pairs(q, s, d, log_alpha, A)
         prepare_forward[work.matrices * plan.blocks,](
-            q, s, d, e, log_alpha, erase, write, work.A, from_entities, from_state, corrections,
-            work.gamma, work.tail, work.bounds, plan.tokens,
-            **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
+            s, e, erase, write, work.L, work.gamma, from_entities, from_state, corrections,
+            work.bounds, plan.tokens,
+            **work.sizes, **work.blocks, **work.tiles,
         )  # fmt: skip
         scan_forward[work.walks,](
             d, erase, from_state, corrections, work.gamma, work.tail, initial_state, states, final,
             work.cu_seqlens, work.starts, plan.tokens,
-            **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
+            **work.sizes, **work.blocks, **work.scan,
         )  # fmt: skip
         outputs[work.matrices * plan.panels(plan.column_tile),](
-            q, e, work.A, from_entities, from_state, corrections, states, work.gamma, y,
+            q, e, A, from_entities, from_state, corrections, states, work.gamma, y,
             predicted if keep else None, work.bounds, plan.tokens,
-            **work.sizes, **work.blocks, **work.tiles,
-            PANELS=plan.panels(plan.column_tile), num_warps=work.warps,
+            **work.sizes, **work.blocks, **work.tiles, PANELS=plan.panels(plan.column_tile),
         )  # fmt: skip
     return y, final, predicted, states if keep else e.new_empty(states_shape)
 
@@ -128,69 +129,90 @@ def backward(
         return *nothing, dinitial
 
     work = _Workspace(plan, e, cu_seqlens)
-    L = torch.empty_like(work.A)
+    A = work.squares(torch.float32)
     from_gradient = e.new_empty(*erase.shape, plan.address)
-    dcorrections, corrections = torch.empty_like(e), torch.empty_like(e)
+    dcorrections, corrections, dpredicted = (torch.empty_like(e) for _ in range(3))
     dstates = torch.empty_like(states)
+    dA, dL = work.squares(e.dtype), work.squares(e.dtype)
     tiles = -(-plan.address // plan.address_tile)
     # One part from the pairs inside each chunk, one from every tile of addresses.
     dlog_alpha = log_alpha.new_empty(1 + tiles, *log_alpha.shape)
     with torch.cuda.device_of(e):
+        work.prepare_pairs(q, s, d, log_alpha, A)
         prepare_backward[work.matrices * plan.blocks,](
-            q, s, d, log_alpha, erase, dy, work.A, L, from_gradient, dcorrections,
-            work.gamma, work.tail, work.bounds, plan.tokens,
-            **work.sizes, **work.blocks, **work.tiles, num_warps=work.warps,
+            d, erase, dy, A, work.L, work.tail, from_gradient, dcorrections,
+            work.bounds, plan.tokens,
+            **work.sizes, **work.blocks, **work.tiles,
         )  # fmt: skip
         scan_backward[work.walks,](
             q, s, erase, dy, from_gradient, dcorrections, work.gamma, dfinal, dstates, dinitial,
             work.cu_seqlens, work.starts, plan.tokens,
-            **work.sizes, **work.blocks, **work.scan, num_warps=work.warps,
+            **work.sizes, **work.blocks, **work.scan,
         )  # fmt: skip
         entity_gradients[work.matrices,](
-            e, log_alpha, erase, write, predicted, dy, dcorrections, corrections, work.A, L,
-            de, derase, dwrite, dlog_alpha[0], work.bounds, plan.tokens,
-            **work.sizes, **work.blocks, BV=plan.scan_widths[1], num_warps=8,
+            e, log_alpha, erase, write, predicted, dy, dcorrections, A, work.L,
+            corrections, dpredicted, dA, dL, de, derase, dwrite, dlog_alpha[0],
+            work.bounds, plan.tokens,
+            **work.sizes, **work.blocks, BV=plan.scan_widths[1],
         )  # fmt: skip
         address_gradients[work.matrices * tiles,](
-            q, s, d, dy, corrections, dcorrections, states, dstates, work.gamma, work.tail,
-            work.A, L, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens,
-            dlog_alpha.stride(0),
-            **work.sizes, **work.tiles, num_warps=8,
+            q, s, d, dy, corrections, dpredicted, states, dstates, work.gamma, work.tail,
+            dA, dL, dq, ds, dd, dlog_alpha[1:], work.bounds, plan.tokens, dlog_alpha.stride(0),
+            **work.sizes, **work.tiles, D=plan.columns,
         )  # fmt: skip
     return dq, ds, dd, de, dlog_alpha.sum(0), derase, dwrite, dinitial
 
 
 class _Workspace:
-    """Scratch tensors, and the arguments that kernels share.
-
-    Tiles and warps are chosen so that for compute capability 8.0 to 12.0 no kernel runs out of
-    shared memory and few spill registers.
-    """
+    """Scratch tensors, and the arguments that kernels share."""
 
     def __init__(self, plan: Plan, e: Tensor, cu_seqlens: Tensor | None) -> None:
+        self.plan = plan
         self.cu_seqlens = self.bounds = self.starts = None
         if cu_seqlens is not None:
             self.cu_seqlens = cu_seqlens.long().contiguous()
             self.bounds, self.starts = chunks_of(plan, self.cu_seqlens)
         self.matrices = plan.chunks * plan.heads
-        self.A = e.new_empty(self.matrices, plan.chunk, plan.chunk)
         self.gamma = e.new_empty(e.shape[:3], dtype=torch.float32)
         self.tail = torch.empty_like(self.gamma)
-        self.warps = 8 if plan.wide else 4
+        self.L = self.squares(torch.float32)
         self.sizes: dict[str, Any] = dict(
             H=plan.heads,
-            D=plan.columns,
             C=plan.chunk,
             PACKED=plan.packed,
             PRECISION="ieee" if plan.wide else "tf32",
+            num_warps=_warps(plan, e),
             # float32 tiles in flight would take the registers that the products need.
             num_stages=1 if plan.wide else 2,
         )
-        self.blocks = dict(G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
+        self.blocks = dict(D=plan.columns, G=plan.blocks, EDGES=plan.edges, ALIGN=plan.alignment)
         self.tiles = dict(S=plan.address, BK=plan.address_tile, BV=plan.column_tile)
         width = _scan_width(plan, e)
         self.scan = dict(S=plan.address, PANELS=plan.panels(width), BK=plan.state_tile, BV=width)
         self.walks = plan.sequences * plan.heads * plan.panels(width)
+
+    def squares(self, dtype: torch.dtype, blocks: int = 1) -> Tensor:
+        """(C, C) matrices, one for every chunk, head and block of columns."""
+        shape = (self.matrices * blocks, self.plan.chunk, self.plan.chunk)
+        return self.gamma.new_empty(shape, dtype=dtype)
+
+    def prepare_pairs(self, q: Tensor, s: Tensor, d: Tensor, log_alpha: Tensor, A: Tensor) -> None:
+        prepare_pairs[self.matrices,](
+            q, s, d, log_alpha, A, self.L, self.gamma, self.tail, self.bounds, self.plan.tokens,
+            **self.sizes, S=self.plan.address, BK=self.plan.address_tile,
+        )  # fmt: skip
+
+
+def _warps(plan: Plan, e: Tensor) -> int:
+    """Chosen so that little spills from registers; few on Blackwell, for the sake of correctness.
+
+    There, up to version 3.7 and with more than two warps, Triton has made code for a recurrence of
+    matrix products that is not deterministic (triton-lang/triton issue 10590).
+    """
+    if plan.wide:
+        return 8  # without tensor cores
+    blackwell = e.is_cuda and torch.cuda.get_device_capability(e.device)[0] == 10
+    return 2 if blackwell else 4
 
 
 def _scan_width(plan: Plan, e: Tensor) -> int:

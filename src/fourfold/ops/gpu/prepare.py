@@ -1,7 +1,4 @@
-"""Factors of a chunk's predictions, corrections and their gradients, for every chunk at once.
-
-Each block of columns makes A and L anew: kept for several blocks, L would spill from registers.
-"""
+"""What the scans need of every chunk, for all chunks at once."""
 
 from __future__ import annotations
 
@@ -10,31 +7,74 @@ import triton.language as tl
 
 from fourfold.ops.gpu.chunk import (
     block_columns,
-    chunk_pairs,
     chunk_tokens,
+    load_columns,
     load_rows,
     outer_decays,
+    pairwise_decay,
     square,
-    store_rows,
-    unit_lower_inverse,
+    store_columns,
 )
+from fourfold.ops.gpu.resolvent import resolvent
+
+
+@triton.jit(do_not_specialize=["T"])
+def prepare_pairs(
+    q,
+    s,
+    d,
+    log_alpha,
+    A,
+    L,
+    gamma,
+    tail,
+    bounds,
+    T,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    C: tl.constexpr,
+    BK: tl.constexpr,
+    PACKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program a chunk and head: A and L (M, H, C, C), γ and R_C (B, T, H)."""
+    h = tl.program_id(0) % H
+    first, stop = chunk_tokens(tl.program_id(0) // H, bounds, T, C, PACKED)
+    t = first + tl.arange(0, C)
+    inside = t < stop
+    at = t * H + h
+
+    queries = tl.zeros([C, C], tl.float32)
+    sources = tl.zeros([C, C], tl.float32)
+    for k in range(0, S, BK):
+        address = k + tl.arange(0, BK)
+        written = load_columns(d, at, inside, address, S, S)
+        queried = load_rows(q, at, inside, address, S, S)
+        sourced = load_rows(s, at, inside, address, S, S)
+        queries = tl.dot(queried, written, queries, input_precision=PRECISION)
+        sources = tl.dot(sourced, written, sources, input_precision=PRECISION)
+    decay = pairwise_decay(log_alpha, at, inside, C)
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    matrix = tl.program_id(0).to(tl.int64) * C * C + square(C)
+    tl.store(A + matrix, (queries * decay).to(A.dtype.element_ty))
+    tl.store(L + matrix, tl.where(i > j, sources * decay, 0.0))
+    to_here, to_end = outer_decays(log_alpha, t, stop, h, H, C)
+    tl.store(gamma + at, to_here, mask=inside)
+    tl.store(tail + at, to_end, mask=inside)
 
 
 @triton.jit(do_not_specialize=["T"])
 def prepare_forward(
-    q,
     s,
-    d,
     e,
-    log_alpha,
     erase,
     write,
-    A,
+    L,
+    gamma,
     from_entities,
     from_state,
     corrections,
-    gamma,
-    tail,
     bounds,
     T,
     H: tl.constexpr,
@@ -51,9 +91,8 @@ def prepare_forward(
 ):
     """One program a chunk, head and block of columns.
 
-    Writes A (M, H, C, C), γ and R_C (B, T, H), the factors of P = from_entities entities +
-    from_state E, (M, H, G, C, C) and (B, T, H, G, S), and to ``corrections`` (B, T, H, D) what U is
-    without E.
+    Writes the factors of P = from_entities entities + from_state E, (M, H, G, C, C) and
+    (B, T, H, G, S), and to ``corrections`` (B, T, H, D) what U is without E.
     """
     g = tl.program_id(0) % G
     matrix = tl.program_id(0) // G
@@ -62,56 +101,47 @@ def prepare_forward(
     t = first + tl.arange(0, C)
     inside = t < stop
     at = t * H + h
-    a, lower = chunk_pairs(q, s, d, log_alpha, at, inside, S, C, BK, PRECISION)
-    to_here, to_end = outer_decays(log_alpha, t, stop, h, H, C)
-    matrix = matrix.to(tl.int64)
-    if g == 0:
-        tl.store(A + matrix * C * C + square(C), a.to(A.dtype.element_ty))
-        tl.store(gamma + at, to_here, mask=inside)
-        tl.store(tail + at, to_end, mask=inside)
-
-    i = tl.arange(0, C)[:, None]
-    j = tl.arange(0, C)[None, :]
+    L += matrix.to(tl.int64) * C * C
     erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
     written = tl.load(write + at * G + g, mask=inside, other=0.0)
-    inverse = unit_lower_inverse(erased[:, None] * lower, C, PRECISION)
-    # With K = L X, P = K diag(ω_w) entities + (I − K diag(ω_e)) diag(γ) S E. In half precision
-    # this is better than γ S E + L U: where one address is written again and again, U nearly
-    # cancels in the sum, and its rounding does not.
-    product = tl.dot(lower, inverse, input_precision=PRECISION)
-    # The scales go to these factors, before they are rounded, not to inputs that are exact.
-    factor = tl.where(i == j, 1.0, 0.0) - product * erased[None, :]
-    factor = (factor * to_here[None, :]).to(s.dtype.element_ty)
+    to_here = tl.load(gamma + at, mask=inside, other=0.0)
+
+    # P = K diag(ω_w) entities + (I − K diag(ω_e)) diag(γ) S E. In half precision this is better
+    # than γ S E + L U: where one address is written again and again, U nearly cancels in that sum,
+    # and its rounding does not.
+    K = resolvent(L, erase, first, stop, h, g, H, G, C)
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    # Scales go to these factors, before they are rounded, not to inputs that are exact.
+    factor = tl.where(i == j, 1.0, 0.0) - K * erased[None, :]
+    factor = tl.trans((factor * to_here[None, :]).to(s.dtype.element_ty))
     for k in range(0, S, BK):
-        columns = k + tl.arange(0, BK)
-        sourced = load_rows(s, at, inside, columns, S, S)
-        sourced = tl.dot(factor, sourced, input_precision=PRECISION)
-        store_rows(from_state, sourced, at * G + g, inside, columns, S, S)
-    factor = (product * written[None, :]).to(e.dtype.element_ty)
-    tl.store(from_entities + (matrix * G + g) * C * C + square(C), factor)
+        address = k + tl.arange(0, BK)
+        sourced = load_columns(s, at, inside, address, S, S)
+        sourced = tl.dot(sourced, factor, input_precision=PRECISION)
+        store_columns(from_state, sourced, at * G + g, inside, address, S, S)
+    factor = (K * written[None, :]).to(e.dtype.element_ty)
+    tl.store(from_entities + tl.program_id(0).to(tl.int64) * C * C + square(C), factor)
+    factor = tl.trans(factor)
     start, end = block_columns(g, EDGES, G, ALIGN)
     for v in range(start, end, BV):
         columns = v + tl.arange(0, BV)
-        entities = load_rows(e, at, inside, columns, end, D)
-        predicted = tl.dot(factor, entities, input_precision=PRECISION)
-        U = written[:, None] * entities - erased[:, None] * predicted
-        store_rows(corrections, U, at, inside, columns, end, D)
+        entities = load_columns(e, at, inside, columns, end, D)
+        predicted = tl.dot(entities, factor, input_precision=PRECISION)
+        U = written[None, :] * entities - erased[None, :] * predicted
+        store_columns(corrections, U, at, inside, columns, end, D)
 
 
 @triton.jit(do_not_specialize=["T"])
 def prepare_backward(
-    q,
-    s,
     d,
-    log_alpha,
     erase,
     dy,
     A,
     L,
+    tail,
     from_gradient,
     dcorrections,
-    gamma,
-    tail,
     bounds,
     T,
     H: tl.constexpr,
@@ -128,9 +158,8 @@ def prepare_backward(
 ):
     """One program a chunk, head and block of columns.
 
-    Writes A, γ and R_C as ``prepare_forward`` does, L (M, H, C, C), from_gradient = Xᵀ diag(R_C) D,
-    (B, T, H, G, S), and dcorrections = (A X)ᵀ dY, (B, T, H, D), from which ``scan_backward`` makes
-    dU.
+    Writes from_gradient = Xᵀ diag(R_C) D, (B, T, H, G, S), and to ``dcorrections`` (B, T, H, D)
+    what dU is without dE', (A X)ᵀ dY.
     """
     g = tl.program_id(0) % G
     matrix = tl.program_id(0) // G
@@ -139,28 +168,26 @@ def prepare_backward(
     t = first + tl.arange(0, C)
     inside = t < stop
     at = t * H + h
-    a, lower = chunk_pairs(q, s, d, log_alpha, at, inside, S, C, BK, PRECISION)
-    to_here, to_end = outer_decays(log_alpha, t, stop, h, H, C)
-    matrix = matrix.to(tl.int64) * C * C + square(C)
-    if g == 0:
-        tl.store(A + matrix, a.to(A.dtype.element_ty))
-        tl.store(L + matrix, lower.to(L.dtype.element_ty))
-        tl.store(gamma + at, to_here, mask=inside)
-        tl.store(tail + at, to_end, mask=inside)
-
+    A += matrix.to(tl.int64) * C * C
+    L += matrix.to(tl.int64) * C * C
     erased = tl.load(erase + at * G + g, mask=inside, other=0.0)
-    inverse = unit_lower_inverse(erased[:, None] * lower, C, PRECISION)
-    factor = tl.trans((inverse * to_end[:, None]).to(d.dtype.element_ty))
+    to_end = tl.load(tail + at, mask=inside, other=0.0)
+
+    K = resolvent(L, erase, first, stop, h, g, H, G, C)
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    inverse = tl.where(i == j, 1.0, 0.0) - erased[:, None] * K
+    factor = (inverse * to_end[:, None]).to(d.dtype.element_ty)
     for k in range(0, S, BK):
-        columns = k + tl.arange(0, BK)
-        written = load_rows(d, at, inside, columns, S, S)
-        product = tl.dot(factor, written, input_precision=PRECISION)
-        store_rows(from_gradient, product, at * G + g, inside, columns, S, S)
-    factor = tl.dot(a, inverse, input_precision=PRECISION)
-    factor = tl.trans(factor.to(dy.dtype.element_ty))
+        address = k + tl.arange(0, BK)
+        written = load_columns(d, at, inside, address, S, S)
+        written = tl.dot(written, factor, input_precision=PRECISION)
+        store_columns(from_gradient, written, at * G + g, inside, address, S, S)
+    product = tl.dot(tl.load(A + square(C)), inverse, input_precision=PRECISION)
+    factor = product.to(dy.dtype.element_ty)
     start, end = block_columns(g, EDGES, G, ALIGN)
     for v in range(start, end, BV):
         columns = v + tl.arange(0, BV)
-        gradient = load_rows(dy, at, inside, columns, end, D)
-        product = tl.dot(factor, gradient, input_precision=PRECISION)
-        store_rows(dcorrections, product, at, inside, columns, end, D)
+        gradient = load_columns(dy, at, inside, columns, end, D)
+        dU = tl.dot(gradient, factor, input_precision=PRECISION)
+        store_columns(dcorrections, dU, at, inside, columns, end, D)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fourfold.ops.gpu.chunk import load_rows, panel_columns, store_rows
+from fourfold.ops.gpu.chunk import load_columns, load_rows, panel_columns, store_rows
 
 
 @triton.jit
@@ -120,7 +120,7 @@ def scan_forward(
         after = ()
         for k in tl.static_range(len(E)):
             address = k * BK + tl.arange(0, BK)
-            written = tl.trans(load_rows(d, at, inside, address, S, S))
+            written = load_columns(d, at, inside, address, S, S)
             after = after + (tl.dot(written, U, E[k] * decay, input_precision=PRECISION),)
         E = after
     store_state(final, E, row, columns, end, S, D, BK)
@@ -193,9 +193,9 @@ def scan_backward(
         before = ()
         for k in tl.static_range(len(dE)):
             address = k * BK + tl.arange(0, BK)
-            queried = tl.trans(load_rows(q, at, inside, address, S, S))
+            queried = load_columns(q, at, inside, address, S, S)
             tile = tl.dot(queried, gradient, dE[k] * decay, input_precision=PRECISION)
-            sourced = tl.trans(load_rows(s, at, inside, address, S, S))
+            sourced = load_columns(s, at, inside, address, S, S)
             before = before + (tl.dot(sourced, dP, tile, input_precision=PRECISION),)
         dE = before
     store_state(dinitial, dE, row, columns, end, S, D, BK)
