@@ -407,9 +407,8 @@ def test_few_addresses_overwritten_again_and_again(check):
     check(T=130, change=few_addresses)
 
 
-@pytest.mark.parametrize("T", (30, 70))
-def test_the_largest_state(check, T):
-    check(T=T, S=256, D=256, widths=(64, 192))
+def test_the_largest_state(check):
+    check(T=66, S=256, D=256, widths=(64, 192))
 
 
 def test_narrow_panels_of_a_scan(check):
@@ -446,24 +445,15 @@ def test_other_precisions_are_refused(interpreted):
     assert "float32 or all in bfloat16" in interpreted.submit(refusal, **sizes).result()
 
 
-@pytest.mark.parametrize(
-    ("capability", "dtype", "sizes", "limit"),
-    (
-        (90, torch.bfloat16, dict(S=128, D=256, widths=(64, 192), narrow=False), 227),
-        (80, torch.float32, dict(S=16, D=16, widths=(16,), narrow=False), 99),
-    ),
-    ids=("bfloat16 on an H100", "float32 on cards since 2020"),
-)
-def test_kernels_compile_and_fit_in_shared_memory(
-    compiled, capability, dtype, sizes, limit, record_property
-):
-    found = compiled.submit(compile_all, capability, dtype, **sizes).result()
+def test_kernels_compile_for_an_h100_and_fit_in_its_shared_memory(compiled, record_property):
+    sizes = dict(S=128, D=256, widths=(64, 192), narrow=False)
+    found = compiled.submit(compile_all, 90, torch.bfloat16, **sizes).result()
     assert len(found) == 8
     worst = max(found, key=lambda name: found[name].shared)
     record_property(
-        f"shared memory, {str(dtype)[6:]}, S = {sizes['S']}, sm_{capability}",
+        "Triton, bfloat16, S = 128: shared memory on an H100",
         f"{found[worst].shared / 1024:.0f} KiB ({worst})",
     )
-    assert found[worst].shared <= limit * 1024, found
+    assert found[worst].shared <= 227 * 1024, found
     # On Hopper these have come out wrong: triton-lang/triton pull request 11781.
     assert not any(kernel.register_factors for kernel in found.values()), found

@@ -77,7 +77,8 @@ def test_a_conversation_that_is_told_to_end_is_saved(model_folder, tmp_path):
     process.stdin.flush()
     said = b""
     while said.count(b"> ") < 2:  # the second prompt stands behind the answer
-        assert (line := process.stdout.read1()), process.stderr.read()
+        line = process.stdout.read1()
+        assert line, process.stderr.read()
         said += line
     process.send_signal(signal.SIGHUP)
     assert process.wait(60) == 128 + signal.SIGHUP

@@ -50,19 +50,25 @@ class Shapes:
             )
         for layout in layouts:
             names = layout.split()
-            if len(names) == value.ndim and all(
-                self.sizes.get(letter, size) == size
-                for letter, size in zip(names, value.shape, strict=True)
-            ):
-                self.sizes.update(zip(names, value.shape, strict=True))
-                for letter in names:
-                    self._origin.setdefault(letter, name)
+            if self._fits(names, value.shape):
+                for letter, size in zip(names, value.shape, strict=True):
+                    if letter not in self.sizes:
+                        self.sizes[letter], self._origin[letter] = size, name
                 return
         accepted = " or ".join(self._describe(layout) for layout in layouts)
         raise ValueError(
             f"{name} must have shape {accepted}; got {tuple(value.shape)}."
             f"{self._explain(value, layouts)}"
         )
+
+    def _fits(self, names: list[str], shape: torch.Size) -> bool:
+        if len(names) != len(shape):
+            return False
+        # A plain loop: a step of one token is checked as well, and takes little longer.
+        for letter, size in zip(names, shape, strict=True):  # noqa: SIM110
+            if self.sizes.get(letter, size) != size:
+                return False
+        return True
 
     def _explain(self, value: Tensor, layouts: tuple[str, ...]) -> str:
         """Which argument set the sizes that ``value`` does not have: that one may be the wrong."""

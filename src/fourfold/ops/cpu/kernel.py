@@ -17,7 +17,6 @@ pass the forward pass keeps P, from which U follows, and the transposed state be
 
 from __future__ import annotations
 
-import math
 from collections import namedtuple
 
 from fourfold.ops.cpu.tiles import (
@@ -36,6 +35,7 @@ from fourfold.ops.cpu.vectors import (
     add,
     below,
     device,
+    exp,
     fma,
     lanes,
     load,
@@ -148,19 +148,20 @@ def spread_strengths(stream, edges, blocks, first, tokens, target, row, rows, co
 @device
 def decays(log_alpha, first, tokens, rows, gamma, pairwise, row):
     """γ_i, and γ_i/γ_j for j ≤ i as products of the retentions between, not as a quotient."""
-    product = zero(gamma) + 1
     for i in range(rows):
-        alpha = zero(gamma) + 1
-        if i < tokens:
-            alpha = math.exp(log_alpha.start[(first + i) * log_alpha.token])
+        gamma[i] = log_alpha.start[(first + i) * log_alpha.token] if i < tokens else 0
+    clear(pairwise, row, 0, 1, row - GAP)
+    product = zero(gamma) + 1
+    for i in range(0, rows, lanes(gamma)):
+        # Rows past the last are padding, of whole vectors too.
+        store(gamma, i, exp(load(gamma, i)))
+    for i in range(rows):
+        alpha = gamma[i]
         product *= alpha
         gamma[i] = product
-        if i == 0:
-            clear(pairwise, row, 0, 1, row - GAP)
-        else:
-            factor = spread(gamma, alpha)
-            for j in range(0, row - GAP, lanes(gamma)):
-                store(pairwise, i * row + j, multiply(factor, load(pairwise, (i - 1) * row + j)))
+        factor = spread(gamma, alpha)
+        for j in range(0, row - GAP if i else 0, lanes(gamma)):
+            store(pairwise, i * row + j, multiply(factor, load(pairwise, (i - 1) * row + j)))
         pairwise[i * row + i] = 1
 
 
