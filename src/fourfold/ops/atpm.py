@@ -85,11 +85,15 @@ def atpm(
     dtype = compute_dtype([q, s, k, v, b, *controls.values()])
     q, s, b, rho, lam = (x.to(dtype) for x in (q, s, b, rho, lam))
     with no_autocast(s.device):
-        if wants_fused(form, s.device):
+        fused = wants_fused(form, s.device)
+        if fused and s.device.type == "cpu":
             q, d = fused_addresses(q=q, s=s, b=b, rho=rho, lam=lam)
         else:
             d = transport(s=s, b=b, rho=rho)
             q = recall(q=q, d=d, lam=lam)
+        if fused and s.device.type == "cuda" and v.dtype == torch.bfloat16:
+            # Exact when they were made; a GPU multiplies bfloat16 many times faster.
+            q, s, d = (x.to(v.dtype) for x in (q, s, d))
     strengths = torch.stack([beta_k, beta_v], -1)
     return delta_rule(
         q=q,

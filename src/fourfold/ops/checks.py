@@ -65,7 +65,7 @@ class Shapes:
         if len(names) != len(shape):
             return False
         # A plain loop: a step of one token is checked as well, and takes little longer.
-        for letter, size in zip(names, shape, strict=True):  # noqa: SIM110
+        for letter, size in zip(names, shape, strict=True):
             if self.sizes.get(letter, size) != size:
                 return False
         return True

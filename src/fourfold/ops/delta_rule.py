@@ -59,7 +59,8 @@ def delta_rule(
         cu_seqlens: (N + 1,) offsets of sequences packed into one row; int32 or int64.
         form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks),
             "fused" (the same algebra in kernels of our own; second derivatives go through the
-            chunked form) or "auto" (fused where there are kernels for the device, else chunked).
+            chunked form) or "auto" (fused on a CPU; else chunked, until the GPU kernels have been
+            seen on a GPU).
             With NaN or infinity among the inputs, all but "sequential" spoil the whole chunk,
             earlier tokens too.
         chunk_size: C of the chunked form; changes speed and memory, not the result.
@@ -182,7 +183,10 @@ def _column_blocks(column_blocks: Sequence[int] | None, columns: int) -> list[in
 
 def _alike(*tensors: Tensor) -> bool:
     """Whether kernels can read all of them as they are."""
-    return len({x.dtype for x in tensors}) == 1 and tensors[0].dtype in FUSED_DTYPES
+    first = tensors[0]
+    return all(x.dtype == first.dtype for x in tensors) and first.dtype in FUSED_DTYPES.get(
+        first.device.type, ()
+    )
 
 
 def _per_block(strength: Tensor, blocks: list[int]) -> Tensor:

@@ -1,13 +1,14 @@
 """The fused form: kernels of our own below the operator, registered with torch.
 
 Registered operators are opaque to torch.compile, which sees shapes (fake) and gradients
-(autograd). The kernels stand in ``cpu`` (Numba); they are neither imported nor compiled before
-they are used.
+(autograd). The kernels stand in ``cpu`` (Numba) and ``gpu`` (Triton); they are neither imported nor
+compiled before they are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,11 @@ from fourfold.ops.kernels import kernels_for
 from fourfold.ops.pointwise import gradients_of
 from fourfold.ops.transport import recall, transport
 
-FUSED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+FUSED_DTYPES = {
+    "cpu": (torch.float32, torch.float64, torch.bfloat16),
+    "cuda": (torch.float32, torch.bfloat16),
+}
+"""What the kernels read as it is, by type of device."""
 
 
 def wants_fused(form: str, device: torch.device) -> bool:
@@ -43,7 +48,7 @@ def fused_delta_rule(
     """Same result as ``sequential_delta_rule``, to rounding.
 
     Args:
-        q, s, d: (B, T, H, S), e: (B, T, H, D), all of one of ``FUSED_DTYPES``.
+        q, s, d: (B, T, H, S), e: (B, T, H, D), all of one of the device's ``FUSED_DTYPES``.
         log_alpha: (B, T, H).
         erase, write: (B, T, H, G).
         blocks: widths of the G column blocks; they sum to D.
@@ -54,7 +59,16 @@ def fused_delta_rule(
 
     Returns:
         y (B, T, H, D) in the dtype of ``e`` and the final state (N, H, S, D).
+
+    Raises:
+        ValueError: there are no kernels for the device, or Triton is not installed.
+        TypeError, ValueError: float64, or more than eight column blocks, on a GPU.
     """
+    device = e.device.type
+    if device not in FUSED_DTYPES:
+        raise ValueError(f'form="fused" has kernels for cpu and cuda; the tensors are on {device}.')
+    if device == "cuda" and find_spec("triton") is None:
+        raise ValueError('form="fused" needs Triton on a GPU: pip install "fourfold[gpu]".')
     edges = [0]
     for width in blocks:
         edges.append(edges[-1] + width)
@@ -68,7 +82,7 @@ def fused_delta_rule(
 def fused_addresses(
     *, q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """``recall(q, transport(s, b, rho), lam)`` and the destination, in one pass.
+    """``recall(q, transport(s, b, rho), lam)`` and the destination, in one pass on a CPU.
 
     Args:
         q, s, b: (B, T, H, S).
@@ -95,9 +109,13 @@ def _delta_rule(
     edges: Sequence[int],
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tensors = (q, s, d, e, log_alpha, erase, write)
+    if e.device.type == "cuda":
+        from fourfold.ops.gpu import launch
+
+        return launch.forward(*tensors, list(edges), initial_state, offsets, keep)
     from fourfold.ops.cpu import operator
 
-    tensors = (q, s, d, e, log_alpha, erase, write)
     return operator.forward(tensors, edges, initial_state, offsets, keep)
 
 
@@ -115,16 +133,21 @@ def _(
     edges: Sequence[int],
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from fourfold.ops.cpu.shapes import kept_shapes
-
     batch, _, heads, columns = e.shape
     sequences = batch if offsets is None else offsets.shape[0] - 1
-    predicted, states = kept_shapes(q.shape, columns, offsets, keep)
+    if e.device.type == "cuda":
+        from fourfold.ops.gpu import plan
+
+        predicted, states = plan.kept_shapes(q, e, list(edges), offsets, keep)
+    else:
+        from fourfold.ops.cpu.shapes import kept_shapes
+
+        predicted, states = kept_shapes(q.shape, columns, offsets, keep)
     return (
         torch.empty_like(e, memory_format=torch.contiguous_format),
         log_alpha.new_empty(sequences, heads, q.shape[-1], columns),
         log_alpha.new_empty(predicted),
-        log_alpha.new_empty(states),
+        (e if e.device.type == "cuda" else log_alpha).new_empty(states),
     )
 
 
@@ -145,9 +168,14 @@ def _delta_rule_backward(
     dy: Tensor | None,
     dfinal: Tensor | None,
 ) -> list[Tensor]:
+    tensors = (q, s, d, e, log_alpha, erase, write)
+    if e.device.type == "cuda":
+        from fourfold.ops.gpu import launch
+
+        kept = predicted, states
+        return list(launch.backward(*tensors, list(edges), offsets, *kept, dy, dfinal))
     from fourfold.ops.cpu import operator
 
-    tensors = (q, s, d, e, log_alpha, erase, write)
     return operator.backward(tensors, edges, has_state, offsets, predicted, states, dy, dfinal)
 
 
