@@ -10,8 +10,16 @@ from inputs import assert_close
 from torch import Tensor
 
 from fourfold.layers.short_convolution import ShortConvolution
-from fourfold.ops import transport_proposal, without_kernels
+from fourfold.ops import kernels, transport_proposal, without_kernels
 from fourfold.ops.pointwise import cross_entropy_sum, rms_norm, swiglu, unit
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels_for_the_smallest():
+    before, kernels.FEW = kernels.FEW, 0
+    yield
+    kernels.FEW = before
+
 
 PRECISIONS = pytest.mark.parametrize(
     ("dtype", "tolerance"), ((torch.float64, 1e-12), (torch.float32, 5e-6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
         before = torch.cuda.memory_allocated(device)
         call()
         return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints lines at every start
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         result = call()
     del result

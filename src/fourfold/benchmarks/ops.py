@@ -18,6 +18,7 @@ from fourfold.benchmarks.memory import training_memory
 from fourfold.benchmarks.others import flash_linear_attention, titans
 from fourfold.benchmarks.recurrences import (
     ATPM_FUSED,
+    Recurrence,
     own_recurrences,
     transformers_recurrence,
 )
@@ -28,7 +29,8 @@ from fourfold.results import provenance
 
 PASSES = ("forward", "forward_backward")
 MODES = (*PASSES, "lengths", "decode", "memory")
-DTYPES = ("float32", "bfloat16", "float64")
+DTYPES = ("float32", "bfloat16")
+NARROW, WIDE = Shape(1, 1, 2, 64, 128), Shape(1, 1, 4, 64, 128)
 OPTIONAL_PACKAGES = ("numba", "triton", "flash-linear-attention", "fla-core", "titans-pytorch")
 
 
@@ -57,13 +59,13 @@ class OpsOptions:
     seed: int = 0
     device: str = "cpu"
     dtype: str = "float32"
-    length_shape: Shape = Shape(1, 1, 2, 64, 128)
+    length_shape: Shape = NARROW
     lengths: tuple[int, ...] = (1024, 2048, 4096, 16384, 65536)
-    decode_shape: Shape = Shape(1, 1, 4, 64, 128)
+    decode_shape: Shape = WIDE
     decode_batches: tuple[int, ...] = (1, 64)
     decode_points: tuple[int, ...] = (1, 1000, 10_000, 100_000)
     decode_window: int = 200
-    memory_shape: Shape = Shape(1, 1, 4, 64, 128)
+    memory_shape: Shape = WIDE
     memory_lengths: tuple[int, ...] = (1024, 16384)
 
     def __post_init__(self) -> None:
@@ -73,6 +75,10 @@ class OpsOptions:
         ):
             if value not in accepted:
                 raise ValueError(f"{name} must be of {', '.join(accepted)}; got {value!r}.")
+        if self.device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device {self.device!r} is not there: torch sees no GPU.")
+        if self.device.partition(":")[0] not in ("cpu", "cuda"):
+            raise ValueError(f"device must be cpu or cuda; got {self.device!r}.")
 
 
 QUICK = OpsOptions(
@@ -184,7 +190,7 @@ def _lengths(
 def _decode(
     contestants: Sequence[Contestant], options: OpsOptions, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    entries = []
+    entries: list[dict[str, Any]] = []
     for batch in options.decode_batches:
         say(f"decode: batch {batch}, up to {max(options.decode_points):,} tokens read before")
         entries += time_decoding(
@@ -209,7 +215,7 @@ def _memory(
         shape = replace(options.memory_shape, tokens=tokens)
         say(f"memory: {shape}")
         for contestant in contestants:
-            if contestant.name == ATPM_FUSED and contestant.refuses(tokens) is None:
+            if isinstance(contestant, Recurrence) and contestant.missing is None:
                 measured = training_memory(
                     contestant,
                     shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -15,6 +15,14 @@ Turn = Callable[[], object]
 
 TURN_SECONDS = 0.05
 """Least length of a turn: a quicker contestant is called several times in it."""
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """The lower and the upper one, interpolated between values."""
+    if len(values) == 1:
+        return values[0], values[0]
+    lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return lower, upper
 
 
 @dataclass(frozen=True)
@@ -29,11 +37,7 @@ class Timing:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """The lower and the upper one, interpolated between rounds."""
-        if len(self.rounds) == 1:
-            return self.rounds[0], self.rounds[0]
-        lower, _, upper = statistics.quantiles(self.rounds, n=4, method="inclusive")
-        return lower, upper
+        return quartiles(self.rounds)
 
     def per(self, units: int) -> Timing:
         """Seconds of one of ``units`` that each call consists of."""

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -19,6 +20,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+bench = typer.Typer(help="Time operators and training steps, side by side in one run.")
+app.add_typer(bench, name="bench", no_args_is_help=True)
 console = Console(highlight=False, emoji=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,6 +32,12 @@ DataPath = Annotated[
     Path | None,
     typer.Option("--data", help="File or folder of .txt, .md, .jsonl. [default: Python's sources]"),
 ]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Turns of each that count; by default 7, or 2 if quick.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="By default as many as torch takes.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Tiny sizes, to see that it runs.")]
+BenchFolder = Annotated[Path, typer.Option(help="Folder for results and figure.")]
 
 
 def plain_errors(command: Command) -> Command:
@@ -144,3 +153,90 @@ def chat(
         max_new_tokens=max_new_tokens,
         temperature=temperature,
     )
+
+
+@bench.command("ops")
+@plain_errors
+def bench_ops(
+    shapes: Annotated[
+        list[str] | None, typer.Option(help="B,T,H,S,D; may be given again; by default seven.")
+    ] = None,
+    rounds: Rounds = None,
+    threads: Threads = None,
+    modes: Annotated[
+        str, typer.Option(help="Of these, with commas between.")
+    ] = "forward,forward_backward,lengths,decode,memory",
+    output: BenchFolder = Path("results/bench"),
+    limit: Annotated[
+        float, typer.Option(help="Seconds a first call may take; the slower are dropped.")
+    ] = 60.0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="Of the vectors: float32 or bfloat16.")] = "float32",
+    seed: Annotated[int, typer.Option(help="Of the inputs.")] = 0,
+    quick: Quick = False,
+) -> None:
+    """Time the memory operators against each other and against those of other libraries."""
+    import torch
+
+    from fourfold.benchmarks.ops import QUICK, OpsOptions
+    from fourfold.benchmarks.shapes import parse_shape
+    from fourfold.cli.bench import run_ops_benchmark
+
+    base = QUICK if quick else OpsOptions()
+    options = replace(
+        base,
+        shapes=tuple(map(parse_shape, shapes)) if shapes else base.shapes,
+        rounds=rounds or base.rounds,
+        modes=tuple(modes.split(",")),
+        limit=limit,
+        device=device,
+        dtype=dtype,
+        seed=seed,
+    )
+    torch.set_num_threads(threads or torch.get_num_threads())
+    run_ops_benchmark(console, options, output)
+
+
+@bench.command("step")
+@plain_errors
+def bench_step(
+    rounds: Rounds = None,
+    threads: Threads = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="The src folder of another checkout to time against.")
+    ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pairs of processes, if there is a baseline; by default 3."),
+    ] = None,
+    output: BenchFolder = Path("results/bench"),
+    seed: Annotated[int, typer.Option(help="Of weights and bytes.")] = 0,
+    quick: Quick = False,
+) -> None:
+    """Time a training step of each compared model, with kernels and without, and two layers."""
+    import torch
+
+    from fourfold.benchmarks.step import QUICK, StepOptions
+    from fourfold.cli.bench import run_step_benchmark
+
+    base = QUICK if quick else StepOptions()
+    options = replace(
+        base,
+        rounds=rounds or base.rounds,
+        pairs=pairs or base.pairs,
+        baseline=baseline,
+        seed=seed,
+    )
+    torch.set_num_threads(threads or torch.get_num_threads())
+    run_step_benchmark(console, options, output)
+
+
+@bench.command("figure")
+@plain_errors
+def bench_figure(
+    result: Annotated[Path, typer.Argument(help="The ops.json of bench ops.")],
+) -> None:
+    """Draw the figure of RESULT again, beside it."""
+    from fourfold.reports.benchmarks import write_figure
+
+    typer.echo(f"Figure: {write_figure(result)}")

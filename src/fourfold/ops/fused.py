@@ -75,8 +75,18 @@ def fused_delta_rule(
     inputs = (q, s, d, e, log_alpha, erase, write, initial_state)
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     offsets = None if cu_seqlens is None else cu_seqlens.long()
-    y, state, _, _ = _delta_rule(*inputs, offsets, edges, keep)
+    call = _delta_rule if keep or not _at_once(e) else _run_delta_rule
+    y, state, _, _ = call(*inputs, offsets, edges, keep)
     return y, state
+
+
+def _at_once(tensor: Tensor) -> bool:
+    """Whether torch need not know of the call: its dispatch would take longer than one token."""
+    return (
+        type(tensor) is Tensor
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
 
 
 def fused_addresses(
@@ -91,12 +101,13 @@ def fused_addresses(
     Returns:
         the corrected query and the destination, both (B, T, H, S).
     """
-    recalled, d = _addresses(q, s, b, rho, lam)
+    inputs = (q, s, b, rho, lam)
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    recalled, d = (_addresses if keep or not _at_once(q) else _run_addresses)(*inputs)
     return recalled, d
 
 
-@torch.library.custom_op("fourfold::delta_rule", mutates_args=())
-def _delta_rule(
+def _run_delta_rule(
     q: Tensor,
     s: Tensor,
     d: Tensor,
@@ -117,6 +128,9 @@ def _delta_rule(
     from fourfold.ops.cpu import operator
 
     return operator.forward(tensors, edges, initial_state, offsets, keep)
+
+
+_delta_rule = torch.library.custom_op("fourfold::delta_rule", _run_delta_rule, mutates_args=())
 
 
 @_delta_rule.register_fake
@@ -258,11 +272,13 @@ def _chunked(
 _delta_rule.register_autograd(_backward, setup_context=_keep_for_backward)
 
 
-@torch.library.custom_op("fourfold::addresses", mutates_args=())
-def _addresses(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
+def _run_addresses(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
     from fourfold.ops.cpu import operator
 
     return operator.addresses((q, s, b, rho, lam))
+
+
+_addresses = torch.library.custom_op("fourfold::addresses", _run_addresses, mutates_args=())
 
 
 @_addresses.register_fake

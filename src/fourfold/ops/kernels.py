@@ -9,6 +9,9 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
+FEW = 1 << 13
+"""Numbers below which torch's operators, called one after the other, are done before a kernel."""
+
 _enabled = ContextVar("fourfold_kernels", default=True)
 
 
@@ -36,12 +39,15 @@ def kernels_for(device: torch.device) -> bool:
 
 
 def plain_on_cpu(*tensors: Tensor | None) -> bool:
-    """Whether a kernel can read these as they are; torch.compile is left to fuse by itself."""
+    """Whether a kernel can read these as they are, and the first is large enough to be worth it.
+
+    torch.compile is left to fuse by itself.
+    """
     if torch.compiler.is_compiling():
         return False
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
-    return (
+    return first.numel() >= FEW and (
         first.dtype in (torch.float32, torch.float64)
         and all(type(x) in (Tensor, nn.Parameter) and x.dtype == first.dtype for x in present)
         and all(x.device.type == "cpu" for x in present)

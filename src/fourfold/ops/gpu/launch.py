@@ -124,9 +124,10 @@ def backward(
     derase, dwrite = torch.empty_like(erase), torch.empty_like(write)
     dinitial = _states(plan, e)
     if not e.numel():
+        for gradient in (dq, ds, dd, derase, dwrite):
+            gradient.zero_()
         dinitial = torch.zeros_like(dinitial) if dfinal is None else dfinal.clone()
-        nothing = (torch.zeros_like(x) for x in (q, s, d, e, log_alpha, erase, write))
-        return *nothing, dinitial
+        return dq, ds, dd, de, torch.zeros_like(log_alpha), derase, dwrite, dinitial
 
     work = _Workspace(plan, e, cu_seqlens)
     A = work.squares(torch.float32)

@@ -103,11 +103,15 @@ def make_plan(q: Tensor, e: Tensor, edges: list[int], cu_seqlens: Tensor | None)
             f"The GPU form takes q, s, d and e all in float32 or all in bfloat16; "
             f"got q in {q.dtype} and e in {e.dtype}."
         )
+    batch, tokens, heads, address = q.shape
     return Plan(
-        *q.shape,
+        batch=batch,
+        tokens=tokens,
+        heads=heads,
+        address=address,
         columns=e.shape[-1],
         edges=tuple(edges),
-        sequences=q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1,
+        sequences=batch if cu_seqlens is None else cu_seqlens.shape[0] - 1,
         packed=cu_seqlens is not None,
         wide=e.dtype == torch.float32,
     )
