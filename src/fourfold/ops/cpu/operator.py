@@ -54,6 +54,8 @@ def forward(
         state = torch.empty_like(before)
         _run("step.step_worker", [*tensors, y], [before, state], edges, sequences, [])
         return y, state, predicted, states
+    if keep and offsets is not None:  # more room than there are chunks
+        states[int((-(-sequences[:, 2] // chunk)).sum()) :] = 0
     if initial_state is None:
         state = log_alpha.new_empty(len(sequences), heads, address, columns)
     else:
