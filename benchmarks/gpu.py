@@ -12,13 +12,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -122,12 +123,20 @@ def main() -> int:
     print(f"large: {checks[-1]}", flush=True)
     result["passed"] = all(entry["passed"] for entry in checks)
     save()
-    try:
-        result["training_step"] = training_step()
-    except Exception as error:  # the times that follow are worth having all the same
-        result["training_step"] = {"not_timed": f"{type(error).__name__}: {str(error)[:300]}"}
-    print(result["training_step"], flush=True)
-    save()
+    # "auto" may not choose the kernels on a GPU yet; the second step is made to.
+    chosen = {
+        "auto": nullcontext(),
+        "kernels": patch("fourfold.ops.fused.kernels_for", lambda device: True),
+    }
+    steps = result["training_steps"] = {}
+    for form, choice in chosen.items():
+        try:
+            with choice:
+                steps[form] = training_step()
+        except Exception as error:  # the times that follow are worth having all the same
+            steps[form] = {"not_timed": f"{type(error).__name__}: {str(error)[:300]}"}
+        print(form, steps[form], flush=True)
+        save()
     result["times"] = []
     for shape in TIMED:
         result["times"].append(time_shape(shape, seconds_left))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from fourfold.ops.cpu.kernel import dot, gather, padded, scatter
+from fourfold.ops.cpu.norms import rows_of
 from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.vectors import (
     device,
@@ -72,16 +73,14 @@ def addresses_worker(storage, number, arguments, worker):
     """q s b rho lam, recalled d; scratch; workers, B, T, H, S. All in one type."""
     at = 4 * 7
     scratch = pointer_like(number, arguments[at])
-    workers, B, T, H, S = (
-        arguments[at + 1], arguments[at + 2], arguments[at + 3], arguments[at + 4],
-        arguments[at + 5],
-    )  # fmt: skip
+    rows = rows_of(arguments, at + 1, worker)
+    S, T = rows.size, rows.T
     size = padded(S)
     q = shift(scratch, worker * ROWS_HELD * size)
     s, b, d = shift(q, size), shift(q, 2 * size), shift(q, 3 * size)
-    for position in range(B * T * worker // workers, B * T * (worker + 1) // workers):
+    for position in range(rows.first, rows.last):
         row, t = position // T, position % T
-        for h in range(H):
+        for h in range(rows.H):
             load_row(q, size, number, arguments, 0, row, t, h, S)
             load_row(s, size, number, arguments, 1, row, t, h, S)
             load_row(b, size, number, arguments, 2, row, t, h, S)
@@ -98,10 +97,8 @@ def addresses_backward_worker(storage, number, arguments, worker):
     """q s b rho lam, their gradients, those of recalled and d; scratch and numbers as above."""
     at = 4 * 12
     scratch = pointer_like(number, arguments[at])
-    workers, B, T, H, S = (
-        arguments[at + 1], arguments[at + 2], arguments[at + 3], arguments[at + 4],
-        arguments[at + 5],
-    )  # fmt: skip
+    rows = rows_of(arguments, at + 1, worker)
+    S, T = rows.size, rows.T
     size = padded(S)
     q = shift(scratch, worker * ROWS_HELD * size)
     s, b, d, g, dd, out = (
@@ -109,9 +106,9 @@ def addresses_backward_worker(storage, number, arguments, worker):
         shift(q, 5 * size), shift(q, 6 * size),
     )  # fmt: skip
     one = zero(number) + 1
-    for position in range(B * T * worker // workers, B * T * (worker + 1) // workers):
+    for position in range(rows.first, rows.last):
         row, t = position // T, position % T
-        for h in range(H):
+        for h in range(rows.H):
             load_row(q, size, number, arguments, 0, row, t, h, S)
             load_row(s, size, number, arguments, 1, row, t, h, S)
             load_row(b, size, number, arguments, 2, row, t, h, S)

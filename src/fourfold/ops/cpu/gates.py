@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fourfold.ops.cpu.activation import sigmoid, silu_slope
-from fourfold.ops.cpu.norms import positions
+from fourfold.ops.cpu.norms import row_at, rows_of
 from fourfold.ops.cpu.vectors import (
     lanes,
     load_first,
@@ -12,18 +12,16 @@ from fourfold.ops.cpu.vectors import (
     store_first,
     zero,
 )
-from fourfold.ops.cpu.workers import stream
 
 
 def swiglu_worker(storage, number, arguments, worker):
-    """x (B, T, 2 size), y (B, T, size); workers, B, T, size."""
-    at = 4 * 2
-    workers, B, T, size = arguments[at], arguments[at + 1], arguments[at + 2], arguments[at + 3]
+    """x (B, T, 2 size), y (B, T, size); workers, B, T, 1, size."""
+    rows = rows_of(arguments, 4 * 2, worker)
+    size = rows.size
     one, nothing = spread(number, zero(number) + 1), spread(number, zero(number))
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        x = stream(number, arguments, 0, position // T, position % T, 0).start
-        y = stream(number, arguments, 1, position // T, position % T, 0).start
+    for position in range(rows.first, rows.last):
+        x = row_at(number, arguments, 0, rows, position, 0)
+        y = row_at(number, arguments, 1, rows, position, 0)
         for j in range(0, size, lanes(number)):
             count = size - j
             gate, up = load_first(x, j, count), load_first(x, size + j, count)
@@ -32,15 +30,14 @@ def swiglu_worker(storage, number, arguments, worker):
 
 
 def swiglu_backward_worker(storage, number, arguments, worker):
-    """x (B, T, 2 size), dy (B, T, size), dx like x; workers, B, T, size."""
-    at = 4 * 3
-    workers, B, T, size = arguments[at], arguments[at + 1], arguments[at + 2], arguments[at + 3]
+    """x (B, T, 2 size), dy (B, T, size), dx like x; workers, B, T, 1, size."""
+    rows = rows_of(arguments, 4 * 3, worker)
+    size = rows.size
     one, nothing = spread(number, zero(number) + 1), spread(number, zero(number))
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        x = stream(number, arguments, 0, position // T, position % T, 0).start
-        dy = stream(number, arguments, 1, position // T, position % T, 0).start
-        dx = stream(number, arguments, 2, position // T, position % T, 0).start
+    for position in range(rows.first, rows.last):
+        x = row_at(number, arguments, 0, rows, position, 0)
+        dy = row_at(number, arguments, 1, rows, position, 0)
+        dx = row_at(number, arguments, 2, rows, position, 0)
         for j in range(0, size, lanes(number)):
             count = size - j
             gate, up = load_first(x, j, count), load_first(x, size + j, count)

@@ -7,6 +7,7 @@ thread.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 
 from fourfold.ops.cpu.activation import sigmoid, silu_slope
 from fourfold.ops.cpu.vectors import (
@@ -40,19 +41,35 @@ def positions(tokens, workers, worker):
     return tokens * worker // workers, tokens * (worker + 1) // workers
 
 
+Rows = namedtuple("Rows", "first last T H size flag")
+"""A worker's positions in B · T, the sizes, and what only some workers are told."""
+
+
+@device
+def rows_of(arguments, at, worker):
+    """Read workers, B, T, H, size and perhaps a flag, from number ``at`` on."""
+    numbers = shift(arguments, at)
+    T = numbers[2]
+    first, last = positions(numbers[1] * T, numbers[0], worker)
+    return Rows(first, last, T, numbers[3], numbers[4], numbers[5])
+
+
+@device
+def row_at(like, arguments, tensor, rows, position, head):
+    """Pointer to one row."""
+    return stream(like, arguments, tensor, position // rows.T, position % rows.T, head).start
+
+
 def unit_worker(storage, number, arguments, worker):
     """x y; settings (2,): scale, smallest norm; workers, B, T, H, size."""
     at = 4 * 2
     settings = pointer_like(number, arguments[at])
-    workers, B, T, H, size = (
-        arguments[at + 1], arguments[at + 2], arguments[at + 3], arguments[at + 4],
-        arguments[at + 5],
-    )  # fmt: skip
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        for h in range(H):
-            x = stream(number, arguments, 0, position // T, position % T, h).start
-            y = stream(number, arguments, 1, position // T, position % T, h).start
+    rows = rows_of(arguments, at + 1, worker)
+    size = rows.size
+    for position in range(rows.first, rows.last):
+        for h in range(rows.H):
+            x = row_at(number, arguments, 0, rows, position, h)
+            y = row_at(number, arguments, 1, rows, position, h)
             norm = max(math.sqrt(dot_rows(x, x, size)), settings[1])
             factor = spread(number, settings[0] / norm)
             for j in range(0, size, lanes(number)):
@@ -63,16 +80,13 @@ def unit_backward_worker(storage, number, arguments, worker):
     """x dy dx; settings and numbers as above."""
     at = 4 * 3
     settings = pointer_like(number, arguments[at])
-    workers, B, T, H, size = (
-        arguments[at + 1], arguments[at + 2], arguments[at + 3], arguments[at + 4],
-        arguments[at + 5],
-    )  # fmt: skip
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        for h in range(H):
-            x = stream(number, arguments, 0, position // T, position % T, h).start
-            dy = stream(number, arguments, 1, position // T, position % T, h).start
-            dx = stream(number, arguments, 2, position // T, position % T, h).start
+    rows = rows_of(arguments, at + 1, worker)
+    size = rows.size
+    for position in range(rows.first, rows.last):
+        for h in range(rows.H):
+            x = row_at(number, arguments, 0, rows, position, h)
+            dy = row_at(number, arguments, 1, rows, position, h)
+            dx = row_at(number, arguments, 2, rows, position, h)
             norm = math.sqrt(dot_rows(x, x, size))
             along = zero(number)
             if norm > settings[1]:
@@ -86,30 +100,26 @@ def unit_backward_worker(storage, number, arguments, worker):
 
 
 def rms_norm_worker(storage, number, arguments, worker):
-    """x gate y; weight, settings (1,): epsilon; workers, B, T, H, size, gated."""
+    """x gate y; weight, settings (1,): epsilon; workers, B, T, H, size, whether gated."""
     at = 4 * 3
     weight, settings = (
         pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1])
     )  # fmt: skip
-    workers, B, T, H, size = (
-        arguments[at + 2], arguments[at + 3], arguments[at + 4], arguments[at + 5],
-        arguments[at + 6],
-    )  # fmt: skip
-    gated = arguments[at + 7] != 0
+    rows = rows_of(arguments, at + 2, worker)
     one, nothing = spread(number, zero(number) + 1), spread(number, zero(number))
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        for h in range(H):
-            x = stream(number, arguments, 0, position // T, position % T, h).start
-            gate = stream(number, arguments, 1, position // T, position % T, h).start
-            y = stream(number, arguments, 2, position // T, position % T, h).start
+    size = rows.size
+    for position in range(rows.first, rows.last):
+        for h in range(rows.H):
+            x = row_at(number, arguments, 0, rows, position, h)
+            gate = row_at(number, arguments, 1, rows, position, h)
+            y = row_at(number, arguments, 2, rows, position, h)
             scale = spread(number, 1 / math.sqrt(dot_rows(x, x, size) / size + settings[0]))
             for j in range(0, size, lanes(number)):
                 count = size - j
                 value = multiply(
                     multiply(scale, load_first(x, j, count)), load_first(weight, j, count)
                 )
-                if gated:
+                if rows.flag:
                     g = load_first(gate, j, count)
                     value = multiply(value, multiply(g, sigmoid(g, one, nothing)))
                 store_first(y, j, value, count)
@@ -121,23 +131,19 @@ def rms_norm_backward_worker(storage, number, arguments, worker):
     weight, settings = (
         pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1])
     )  # fmt: skip
-    workers, B, T, H, size = (
-        arguments[at + 3], arguments[at + 4], arguments[at + 5], arguments[at + 6],
-        arguments[at + 7],
-    )  # fmt: skip
-    dweight = shift(pointer_like(number, arguments[at + 2]), worker * size)
-    gated = arguments[at + 8] != 0
+    rows = rows_of(arguments, at + 3, worker)
+    dweight = shift(pointer_like(number, arguments[at + 2]), worker * rows.size)
     one, nothing = spread(number, zero(number) + 1), spread(number, zero(number))
+    size = rows.size
     for j in range(0, size, lanes(number)):
         store_first(dweight, j, nothing, size - j)
-    first, last = positions(B * T, workers, worker)
-    for position in range(first, last):
-        for h in range(H):
-            x = stream(number, arguments, 0, position // T, position % T, h).start
-            gate = stream(number, arguments, 1, position // T, position % T, h).start
-            dy = stream(number, arguments, 2, position // T, position % T, h).start
-            dx = stream(number, arguments, 3, position // T, position % T, h).start
-            dgate = stream(number, arguments, 4, position // T, position % T, h).start
+    for position in range(rows.first, rows.last):
+        for h in range(rows.H):
+            x = row_at(number, arguments, 0, rows, position, h)
+            gate = row_at(number, arguments, 1, rows, position, h)
+            dy = row_at(number, arguments, 2, rows, position, h)
+            dx = row_at(number, arguments, 3, rows, position, h)
+            dgate = row_at(number, arguments, 4, rows, position, h)
             scale = 1 / math.sqrt(dot_rows(x, x, size) / size + settings[0])
             scales = spread(number, scale)
             products = nothing
@@ -146,7 +152,7 @@ def rms_norm_backward_worker(storage, number, arguments, worker):
                 g = load_first(dy, j, count)
                 normal = multiply(scales, load_first(x, j, count))
                 w = load_first(weight, j, count)
-                if gated:
+                if rows.flag:
                     z = load_first(gate, j, count)
                     share = sigmoid(z, one, nothing)
                     slope = multiply(multiply(g, silu_slope(z, share, one)), multiply(normal, w))

@@ -120,7 +120,7 @@ def _run_addresses(worker: str, streams: Sequence[Tensor]) -> None:
     batch, tokens, heads, address = streams[0].shape
     workers = threads.worker_count(batch * tokens, 16 * batch * tokens * heads * address)
     scratch = streams[0].new_empty(workers, addresses_scratch(address))
-    numbers = [workers, batch, tokens, heads, address]
+    numbers = [workers, batch, tokens, heads, address, 0]
     arguments = kernel_arguments(streams, [scratch.data_ptr()], numbers)
     threads.run(worker, NAMES[scratch.dtype], NAMES[scratch.dtype], arguments, workers)
 

@@ -12,14 +12,13 @@ from fourfold.ops.cpu.vectors import (
     load,
     load_first,
     multiply,
-    pointer_like,
     read,
     shift,
     spread,
     store,
     store_first,
 )
-from fourfold.ops.cpu.workers import head_inputs, stream
+from fourfold.ops.cpu.workers import head_inputs, job_of, stream, task_of
 
 
 @device
@@ -58,29 +57,24 @@ def step_head(x, edges, blocks, before, after, y, S, D, scratch):
 
 
 def step_worker(storage, number, arguments, worker):
-    """q s d e log_alpha erase write y; before after edges sequences scratch; numbers.
-
-    ``before`` and ``after`` are (N, H, S, D); ``sequences`` (N, 5) as for the other workers.
-    """
-    at = 4 * 8
-    before, after = pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1])
-    edges = pointer_like(arguments, arguments[at + 2])
-    sequences = pointer_like(arguments, arguments[at + 3])
-    workers, size, G, N, H, S, D = (
-        arguments[at + 5], arguments[at + 6], arguments[at + 7], arguments[at + 8],
-        arguments[at + 9], arguments[at + 10], arguments[at + 11],
-    )  # fmt: skip
-    scratch = shift(pointer_like(number, arguments[at + 4]), worker * size)
-    for task in range(worker, N * H, workers):
-        sequence, h = shift(sequences, task // H * 5), task % H
-        matrix = (sequence[4] * H + h) * S * D
-        if sequence[2] == 0:
-            for j in range(0, S * D, lanes(before)):
-                row = load_first(before, matrix + j, S * D - j)
-                store_first(after, matrix + j, row, S * D - j)
+    """q s d e log_alpha erase write y; ``state`` before and ``other`` after, both (N, H, S, D)."""
+    job = job_of(number, arguments, 8, worker)
+    for index in range(worker, job.tasks, job.workers):
+        t = task_of(job, index, 1)
+        before, after = shift(job.state, t.matrix), shift(job.other, t.matrix)
+        if t.length == 0:
+            for j in range(0, job.S * job.D, lanes(before)):
+                count = job.S * job.D - j
+                store_first(after, j, load_first(before, j, count), count)
             continue
         step_head(
-            head_inputs(storage, number, arguments, 0, sequence[0], sequence[1], h), edges, G,
-            shift(before, matrix), shift(after, matrix),
-            stream(storage, arguments, 7, sequence[0], sequence[1], h), S, D, scratch,
-        )  # fmt: skip
+            head_inputs(storage, number, arguments, 0, t.row, t.first, t.head),
+            job.edges,
+            job.blocks,
+            before,
+            after,
+            stream(storage, arguments, 7, t.row, t.first, t.head),
+            job.S,
+            job.D,
+            job.scratch,
+        )

@@ -66,14 +66,14 @@ def swiglu(x: Tensor) -> tuple[Tensor, ...]:
     """(B, T, 2 size) -> (B, T, size)."""
     x = row_major(x)
     y = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
-    _over_rows("gates.swiglu_worker", [x, y], [], y.shape)
+    _over_rows("gates.swiglu_worker", [x, y], [], y[:, :, None].shape)
     return (y,)
 
 
 def swiglu_backward(x: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
     x, dy = row_major(x), row_major(dy)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _over_rows("gates.swiglu_backward_worker", [x, dy, dx], [], dy.shape)
+    _over_rows("gates.swiglu_backward_worker", [x, dy, dx], [], dy[:, :, None].shape)
     return (dx,)
 
 
@@ -204,7 +204,7 @@ def _over_rows(
     tokens = shape[0] * shape[1]
     workers = threads.worker_count(tokens, _COST * int(np.prod(shape)))
     addresses = [x.data_ptr() for x in extra]
-    _run(worker, streams, addresses, [workers, *shape, *flags], workers)
+    _run(worker, streams, addresses, [workers, *shape, *(flags or [0])], workers)
     return workers
 
 

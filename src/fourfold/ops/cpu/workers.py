@@ -8,6 +8,7 @@ dimension is contiguous. ``kernel_arguments`` writes what the workers read.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,81 +59,108 @@ def head_inputs(storage, number, arguments, tensor, row, first, head):
     )
 
 
-@device
-def scratch_sizes(number, C, S, D):
-    """Numbers of scratch that one thread needs, forward and backward."""
-    z = sizes_of(C, S, D)
-    forward, backward = take_forward(number, z), take_backward(number, z)
-    return distance(number, forward[-1]), distance(number, backward[-1])
-
-
 def measure_worker(storage, number, arguments, worker):
     """(C, S, D, ·, ·): put the scratch sizes into the last two."""
-    forward, backward = scratch_sizes(number, arguments[0], arguments[1], arguments[2])
-    arguments[3] = forward
-    arguments[4] = backward
+    z = sizes_of(arguments[0], arguments[1], arguments[2])
+    arguments[3] = distance(number, take_forward(number, z)[-1])
+    arguments[4] = distance(number, take_backward(number, z)[-1])
+
+
+Job = namedtuple("Job", "state other edges blocks sequences tasks H S D scratch workers flags")
+"""What all workers are told beside their tensors; see ``job_of``."""
+
+Task = namedtuple("Task", "row first length head chunk matrix")
+"""One head of one sequence: where its tokens, its chunks' states and its own state lie."""
+
+
+@device
+def job_of(number, arguments, tensors, worker):
+    """Read what follows the ``tensors``, as ``operator.py`` writes it.
+
+    state and other: pointers to matrices. edges: (G + 1,) first columns of the blocks, and D.
+    sequences: (N, 5), each one's row, first token, length, first chunk and place in ``state``.
+    scratch: the worker's own. flags: what only some workers are told.
+    """
+    rest = shift(arguments, 4 * tensors)
+    return Job(
+        pointer_like(number, rest[0]),
+        pointer_like(number, rest[1]),
+        pointer_like(arguments, rest[2]),
+        rest[7],
+        pointer_like(arguments, rest[3]),
+        rest[8] * rest[9],
+        rest[9],
+        rest[10],
+        rest[11],
+        shift(pointer_like(number, rest[4]), worker * rest[6]),
+        rest[5],
+        shift(rest, 12),
+    )
+
+
+@device
+def task_of(job, task, C):
+    """Number ``task`` of N H: sequence by sequence, in chunks of C tokens."""
+    sequence, head = shift(job.sequences, task // job.H * 5), task % job.H
+    chunks = (sequence[2] + C - 1) // C
+    return Task(
+        sequence[0],
+        sequence[1],
+        sequence[2],
+        head,
+        (sequence[3] * job.H + head * chunks) * job.S * job.D,
+        (sequence[4] * job.H + head) * job.S * job.D,
+    )
 
 
 def forward_worker(storage, number, arguments, worker):
-    """q s d e log_alpha erase write y predicted; state states edges sequences scratch; numbers.
+    """q s d e log_alpha erase write y predicted; flags C, has_state, keep.
 
     ``state`` (N, H, S, D) holds the initial state if ``has_state`` and becomes the final one;
-    ``states`` (chunks · H, D, S) takes the transposed state before each chunk; ``edges`` (G + 1,)
-    are the first columns of the blocks, and D; ``sequences`` (N, 5) are each one's row, first
-    token, length, first chunk and place in ``state``; ``scratch`` is (workers, size). The numbers
-    are named below.
+    ``other`` (chunks · H, D, S) takes the transposed state before each chunk.
     """
-    at = 4 * 9
-    state, states = pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1])
-    edges = pointer_like(arguments, arguments[at + 2])
-    sequences = pointer_like(arguments, arguments[at + 3])
-    scratch = pointer_like(number, arguments[at + 4])
-    workers, size, G, N, H = (
-        arguments[at + 5], arguments[at + 6], arguments[at + 7], arguments[at + 8],
-        arguments[at + 9],
-    )  # fmt: skip
-    S, D, C = arguments[at + 10], arguments[at + 11], arguments[at + 12]
-    has_state, keep = arguments[at + 13] != 0, arguments[at + 14] != 0
-    z = sizes_of(C, S, D)
-    for task in range(worker, N * H, workers):
-        sequence, h = shift(sequences, task // H * 5), task % H
-        row, first, length = sequence[0], sequence[1], sequence[2]
-        chunk = sequence[3] * H + h * ((length + C - 1) // C)
-        place = (sequence[4] * H + h) * S * D
+    job = job_of(number, arguments, 9, worker)
+    C, has_state, keep = job.flags[0], job.flags[1] != 0, job.flags[2] != 0
+    for index in range(worker, job.tasks, job.workers):
+        t = task_of(job, index, C)
         forward_head(
-            head_inputs(storage, number, arguments, 0, row, first, h), edges, G,
-            shift(state, place), has_state, stream(storage, arguments, 7, row, first, h),
-            stream(number, arguments, 8, row, first, h), shift(states, chunk * S * D),
-            keep, length, z, shift(scratch, worker * size),
-        )  # fmt: skip
+            head_inputs(storage, number, arguments, 0, t.row, t.first, t.head),
+            job.edges,
+            job.blocks,
+            shift(job.state, t.matrix),
+            has_state,
+            stream(storage, arguments, 7, t.row, t.first, t.head),
+            stream(number, arguments, 8, t.row, t.first, t.head),
+            shift(job.other, t.chunk),
+            keep,
+            t.length,
+            sizes_of(C, job.S, job.D),
+            job.scratch,
+        )
 
 
 def backward_worker(storage, number, arguments, worker):
-    """As ``forward_worker``; tensors: the inputs, their gradients, dy and predicted.
+    """The inputs, their gradients, dy and predicted; flags C, has_state, has_dstate.
 
-    ``state`` holds the final state's gradient if ``has_dstate`` and becomes the initial state's.
+    ``state`` holds the final state's gradient if ``has_dstate`` and becomes the initial state's;
+    ``other`` is what the forward pass put there.
     """
-    at = 4 * 16
-    dstate, states = pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1])
-    edges = pointer_like(arguments, arguments[at + 2])
-    sequences = pointer_like(arguments, arguments[at + 3])
-    scratch = pointer_like(number, arguments[at + 4])
-    workers, size, G, N, H = (
-        arguments[at + 5], arguments[at + 6], arguments[at + 7], arguments[at + 8],
-        arguments[at + 9],
-    )  # fmt: skip
-    S, D, C = arguments[at + 10], arguments[at + 11], arguments[at + 12]
-    has_state, has_dstate = arguments[at + 13] != 0, arguments[at + 14] != 0
-    z = sizes_of(C, S, D)
-    for task in range(worker, N * H, workers):
-        sequence, h = shift(sequences, task // H * 5), task % H
-        row, first, length = sequence[0], sequence[1], sequence[2]
-        chunk = sequence[3] * H + h * ((length + C - 1) // C)
-        place = (sequence[4] * H + h) * S * D
+    job = job_of(number, arguments, 16, worker)
+    C, has_state, has_dstate = job.flags[0], job.flags[1] != 0, job.flags[2] != 0
+    for index in range(worker, job.tasks, job.workers):
+        t = task_of(job, index, C)
         backward_head(
-            head_inputs(storage, number, arguments, 0, row, first, h), edges, G, has_state,
-            shift(dstate, place), has_dstate, stream(storage, arguments, 14, row, first, h),
-            stream(number, arguments, 15, row, first, h), shift(states, chunk * S * D),
-            head_inputs(storage, number, arguments, 7, row, first, h), length, z,
-            shift(scratch, worker * size),
-        )  # fmt: skip
+            head_inputs(storage, number, arguments, 0, t.row, t.first, t.head),
+            job.edges,
+            job.blocks,
+            has_state,
+            shift(job.state, t.matrix),
+            has_dstate,
+            stream(storage, arguments, 14, t.row, t.first, t.head),
+            stream(number, arguments, 15, t.row, t.first, t.head),
+            shift(job.other, t.chunk),
+            head_inputs(storage, number, arguments, 7, t.row, t.first, t.head),
+            t.length,
+            sizes_of(C, job.S, job.D),
+            job.scratch,
+        )

@@ -52,7 +52,7 @@ def forward(
     q, s, d, e, log_alpha, erase, write = (
         x.contiguous() for x in (q, s, d, e, log_alpha, erase, write)
     )
-    initial_state = None if initial_state is None else initial_state.contiguous()
+    initial_state = None if initial_state is None else initial_state.float().contiguous()
     y = torch.empty_like(e)
     final = _states(plan, e)
     predicted_shape, states_shape = kept_shapes(q, e, edges, cu_seqlens, keep)
@@ -63,7 +63,9 @@ def forward(
 
     work = _Workspace(plan, e, cu_seqlens)
     A = work.squares(e.dtype)
-    states = e.new_empty(plan.chunks, plan.heads, plan.address, plan.columns)
+    # Packed rows may have fewer chunks than there is room for.
+    new = e.new_zeros if plan.packed else e.new_empty
+    states = new(plan.chunks, plan.heads, plan.address, plan.columns)
     from_entities = work.squares(e.dtype, plan.blocks)
     from_state = e.new_empty(*erase.shape, plan.address)
     corrections = torch.empty_like(e)

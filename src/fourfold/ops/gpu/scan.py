@@ -106,6 +106,8 @@ def scan_forward(
         t = first + i * C + tl.arange(0, C)
         inside = t < stop
         at = t * H + h
+        last = tl.minimum(first + i * C + C, stop) - 1
+        decay = tl.load(gamma + last * H + h)
         store_state(states, E, ((chunk + i) * H + h) * S, columns, end, S, D, BK)
         P = tl.zeros([C, BV], tl.float32)
         for k in tl.static_range(len(E)):
@@ -117,8 +119,6 @@ def scan_forward(
         store_rows(corrections, U, at, inside, columns, end, D)
         to_end = tl.load(tail + at, mask=inside, other=0.0)
         U = (U * to_end[:, None]).to(d.dtype.element_ty)
-        last = tl.minimum(first + i * C + C, stop) - 1
-        decay = tl.load(gamma + last * H + h)
         after = ()
         for k in tl.static_range(len(E)):
             address = k * BK + tl.arange(0, BK)
@@ -178,6 +178,8 @@ def scan_backward(
         t = first + i * C + tl.arange(0, C)
         inside = t < stop
         at = t * H + h
+        last = tl.minimum(first + i * C + C, stop) - 1
+        decay = tl.load(gamma + last * H + h)
         store_state(dstates, dE, ((chunk + i) * H + h) * S, columns, end, S, D, BK)
         dU = load_rows(dcorrections, at, inside, columns, end, D).to(tl.float32)
         for k in tl.static_range(len(dE)):
@@ -190,8 +192,6 @@ def scan_backward(
         gradient = load_rows(dy, at, inside, columns, end, D)
         gradient = (gradient * to_here[:, None]).to(q.dtype.element_ty)
         dP = (-dU * (erased * to_here)[:, None]).to(s.dtype.element_ty)
-        last = tl.minimum(first + i * C + C, stop) - 1
-        decay = tl.load(gamma + last * H + h)
         before = ()
         for k in tl.static_range(len(dE)):
             address = k * BK + tl.arange(0, BK)
