@@ -123,7 +123,7 @@ def test_versions_train_in_turn_and_are_compared_by_their_sums():
             self.source = source.name
 
         def start(self):
-            return {"package": self.source}
+            return {"commit": self.source}
 
         def step(self):
             log.append(self.source)
@@ -147,7 +147,7 @@ def test_a_version_trains_in_a_process_of_its_own(tmp_path):
         Child(tmp_path, settings)
     child = Child(PRESENT, settings)
     try:
-        assert Path(child.start()["package"]).is_relative_to(PRESENT)
+        assert str(tmp_path.anchor) not in str(child.start())  # a result names no path
         first, second = child.step(), child.step()
     finally:
         child.close()

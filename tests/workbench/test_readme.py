@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fourfold.reports import markdown_table, read_comparison
+from fourfold.reports.benchmarks import markdown
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,3 +32,9 @@ def test_every_dependency_has_its_reason():
     assert len(listed) > 10
     reasons = README[README.index("## Dependencies") :]
     assert [name for name in listed if name not in reasons] == []
+
+
+def test_the_tables_of_the_performance_page_are_drawn_from_the_committed_results():
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for name in ("ops", "step"):
+        assert markdown(ROOT / "results" / "bench" / f"{name}.json") in page

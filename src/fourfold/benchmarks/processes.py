@@ -61,10 +61,11 @@ class Child:
         )
 
     def start(self) -> dict[str, Any]:
-        """Wait for its models; returns where the code lies, and its commit."""
+        """Wait for its models; returns the commit of its code."""
         runs = self._answer()
-        if not Path(runs["package"]).is_relative_to(self.source):
-            raise ValueError(f"The process was to use {self.source}, but used {runs['package']}.")
+        package = runs.pop("package")  # a path of this machine, which no result needs
+        if not Path(package).is_relative_to(self.source):
+            raise ValueError(f"The process was to use {self.source}, but used {package}.")
         return runs
 
     def step(self) -> dict[str, float]:

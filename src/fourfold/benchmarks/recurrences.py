@@ -18,6 +18,7 @@ from fourfold.ops import atpm, delta_rule
 from fourfold.ops.kernels import kernels_for
 
 ATPM_FUSED = "ATPM fused"
+GATED_DELTANET_FUSED = "Gated DeltaNet fused"
 TRANSFORMERS = "transformers Gated DeltaNet (chunked)"
 
 ATPM_INPUTS = ("q", "s", "k", "v", "b", "log_alpha", "beta_k", "beta_v", "rho", "lam")

@@ -29,9 +29,10 @@ def run_ops_benchmark(console: Console, options: OpsOptions, output: Path) -> No
     write_result(path, result)
     for entry in result["shapes"]:
         console.print(shape_table(entry))
-    for table in (decode_table(result["decode"]), memory_table(result["memory"])):
-        if table.rows:
-            console.print(table)
+    for batch in sorted({entry["batch"] for entry in result["decode"]}):
+        console.print(decode_table(result["decode"], batch))
+    if result["memory"]:
+        console.print(memory_table(result["memory"]))
     for line in (*missing_lines(result), *summary_lines(result["summary"])):
         console.print(line, markup=False, soft_wrap=True)
     console.print(f"Results:  {path}", markup=False, soft_wrap=True)
@@ -72,26 +73,24 @@ def shape_table(entry: dict[str, Any]) -> Table:
     return table
 
 
-def decode_table(entries: list[dict[str, Any]]) -> Table:
-    """Microseconds of a one-token step, by batch and tokens read before."""
-    points = sorted({entry["tokens_read"] for entry in entries})
+def decode_table(entries: list[dict[str, Any]], batch: int) -> Table:
+    """Microseconds of a one-token step of ``batch`` rows, by tokens read before."""
+    entries = [entry for entry in entries if entry["batch"] == batch]
     table = _table(
-        "One-token step after so many tokens: microseconds (bytes of memory a row)",
+        f"One-token step of {batch} rows after so many tokens: microseconds;\n"
+        "bytes of memory a row at the first and at the last of them",
         "contestant",
-        "batch",
-        *(f"{point:,}" for point in points),
+        *(f"{entry['tokens_read']:,}" for entry in entries),
+        "bytes",
     )
-    for batch in sorted({entry["batch"] for entry in entries}):
-        of_batch = [entry for entry in entries if entry["batch"] == batch]
-        for name in dict.fromkeys(name for entry in of_batch for name in entry["step"]):
-            cells = (
-                f"{1e3 * entry['step'][name]['median_ms']:,.0f} "
-                f"({entry['memory_bytes'][name] // batch:,})"
-                if name in entry["step"]
-                else NOTHING
-                for entry in of_batch
-            )
-            table.add_row(name, str(batch), *cells)
+    for name in dict.fromkeys(name for entry in entries for name in entry["step"]):
+        timed = [entry for entry in entries if name in entry["step"]]
+        cells = (
+            f"{1e3 * entry['step'][name]['median_ms']:,.0f}" if entry in timed else NOTHING
+            for entry in entries
+        )
+        sizes = (entry["memory_bytes"][name] // batch for entry in (timed[0], timed[-1]))
+        table.add_row(name, *cells, ", ".join(f"{size:,}" for size in sizes))
     return table
 
 

@@ -240,3 +240,14 @@ def bench_figure(
     from fourfold.reports.benchmarks import write_figure
 
     typer.echo(f"Figure: {write_figure(result)}")
+
+
+@bench.command("table")
+@plain_errors
+def bench_table(
+    result: Annotated[Path, typer.Argument(help="ops.json, or step.json with a baseline.")],
+) -> None:
+    """Print RESULT as the table that docs/performance.md shows."""
+    from fourfold.reports.benchmarks import markdown
+
+    typer.echo(markdown(result))

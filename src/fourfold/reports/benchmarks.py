@@ -1,8 +1,9 @@
-"""The figure of ``fourfold bench ops``, drawn from its result file alone."""
+"""Figure and tables of the benchmarks, drawn from their result files alone."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fourfold.benchmarks.summary import microseconds_per_token
+from fourfold.benchmarks.recurrences import ATPM_FUSED, GATED_DELTANET_FUSED, TRANSFORMERS
+from fourfold.benchmarks.summary import microseconds_per_token, ratio, row
 from fourfold.files import write_atomically
 from fourfold.results import read_result
 
@@ -99,3 +101,66 @@ def _label(axes: Axes, result: dict[str, Any]) -> None:
     axes.set_ylabel("time of forward + backward (µs per token)")
     axes.grid(alpha=0.25, which="both")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def ops_markdown(result: dict[str, Any]) -> str:
+    """One row a shape: times, and how many times as fast as transformers' Gated DeltaNet."""
+    lines = [
+        "| B, T, H, S, D | transformers' Gated DeltaNet, ms | ATPM fused, ms | times as fast "
+        "| Gated DeltaNet fused, times as fast |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for entry in result["shapes"]:
+        shape = ", ".join(f"{size:,}" for size in entry["shape"].values())
+        cells = [_pair(entry, name, _milliseconds) for name in (TRANSFORMERS, ATPM_FUSED)]
+        cells += [_pair(entry, name, _times_as_fast) for name in (ATPM_FUSED, GATED_DELTANET_FUSED)]
+        lines.append(f"| {shape} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _pair(
+    entry: dict[str, Any], name: str, show: Callable[[dict[str, Any], str, str], str | None]
+) -> str:
+    """Forward / forward and backward."""
+    return " / ".join(show(entry, mode, name) or "–" for mode in ("forward", "forward_backward"))
+
+
+def _milliseconds(entry: dict[str, Any], mode: str, name: str) -> str | None:
+    timing = row(entry, name)[mode]
+    return timing and f"{timing['median_ms']:,.1f}"
+
+
+def _times_as_fast(entry: dict[str, Any], mode: str, name: str) -> str | None:
+    found = ratio(entry, mode, name)
+    return None if found is None else f"{1 / found:.1f}"
+
+
+def step_markdown(result: dict[str, Any]) -> str:
+    """One row a model: a training step of the baseline and of the present, and their ratio."""
+    compared = result["versions_compared"]
+    times = compared["models_median_ms"]
+    lines = ["| model | before, ms | now, ms | ratio |", "| --- | ---: | ---: | ---: |"]
+    for model, now in times["present"].items():
+        before = times["baseline"][model]
+        lines.append(f"| {model} | {before:.0f} | {now:.0f} | {before / now:.2f} |")
+    sums = compared["sum_median_ms"]
+    total = sums["baseline"], sums["present"], compared["ratio"]
+    lines.append("| sum | {:.0f} | {:.0f} | {:.2f} |".format(*total))
+    return "\n".join(lines)
+
+
+def markdown(path: Path) -> str:
+    """The table of the result at ``path``.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is no result of bench ops, nor one of bench step with a baseline.
+    """
+    result = read_result(path)
+    if result is None:
+        raise FileNotFoundError(f"{path} does not exist; run fourfold bench first.")
+    if result.get("benchmark") == "ops":
+        return ops_markdown(result)
+    if result.get("versions_compared"):
+        return step_markdown(result)
+    raise ValueError(f"{path} is neither of bench ops nor of bench step with a baseline.")
