@@ -59,10 +59,9 @@ def delta_rule(
         cu_seqlens: (N + 1,) offsets of sequences packed into one row; int32 or int64.
         form: "sequential" (the token loop, the oracle), "chunked" (exact, parallel inside chunks),
             "fused" (the same algebra in kernels of our own; second derivatives go through the
-            chunked form) or "auto" (fused on a CPU; else chunked, until the GPU kernels have been
-            seen on a GPU).
-            With NaN or infinity among the inputs, all but "sequential" spoil the whole chunk,
-            earlier tokens too.
+            chunked form) or "auto" (fused on a CPU; elsewhere the loop for single tokens, else
+            chunked: the GPU kernels have not been seen on a GPU). With NaN or infinity among the
+            inputs, all but "sequential" spoil the whole chunk, earlier tokens too.
         chunk_size: C of the chunked form; changes speed and memory, not the result.
         column_blocks: widths, summing to D, of column blocks that share a strength.
         check: also look at the values: refuse NaN, infinity and positive log_alpha. Costs a pass
@@ -141,7 +140,8 @@ def delta_rule(
 
         if initial_state is None:
             initial_state = e.new_zeros(shapes.sizes["N"], heads, address, columns)
-        if form == "sequential":
+        longest = tokens if lengths is None else max(lengths, default=0)
+        if form == "sequential" or (form == "auto" and longest <= 1):
             y, state = sequential_delta_rule(
                 q=q,
                 s=s,
