@@ -134,19 +134,8 @@ _delta_rule = torch.library.custom_op("fourfold::delta_rule", _run_delta_rule, m
 
 
 @_delta_rule.register_fake
-def _(
-    q: Tensor,
-    s: Tensor,
-    d: Tensor,
-    e: Tensor,
-    log_alpha: Tensor,
-    erase: Tensor,
-    write: Tensor,
-    initial_state: Tensor | None,
-    offsets: Tensor | None,
-    edges: Sequence[int],
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    q, _, _, e, log_alpha, _, _, _, offsets, edges, keep = arguments
     batch, _, heads, columns = e.shape
     sequences = batch if offsets is None else offsets.shape[0] - 1
     if e.device.type == "cuda":
@@ -194,25 +183,11 @@ def _delta_rule_backward(
 
 
 @_delta_rule_backward.register_fake
-def _(
-    q: Tensor,
-    s: Tensor,
-    d: Tensor,
-    e: Tensor,
-    log_alpha: Tensor,
-    erase: Tensor,
-    write: Tensor,
-    has_state: bool,
-    offsets: Tensor | None,
-    edges: Sequence[int],
-    predicted: Tensor,
-    states: Tensor,
-    dy: Tensor | None,
-    dfinal: Tensor | None,
-) -> list[Tensor]:
+def _(*arguments: Any) -> list[Tensor]:
+    inputs, offsets = arguments[:7], arguments[8]
+    q, _, _, e, log_alpha, _, _ = inputs
     batch, _, heads, columns = e.shape
     sequences = batch if offsets is None else offsets.shape[0] - 1
-    inputs = (q, s, d, e, log_alpha, erase, write)
     gradients = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
     return [*gradients, log_alpha.new_empty(sequences, heads, q.shape[-1], columns)]
 
@@ -302,16 +277,8 @@ def _addresses_backward(
 
 
 @_addresses_backward.register_fake
-def _(
-    q: Tensor,
-    s: Tensor,
-    b: Tensor,
-    rho: Tensor,
-    lam: Tensor,
-    dq: Tensor | None,
-    dd: Tensor | None,
-) -> list[Tensor]:
-    inputs = (q, s, b, rho, lam)
+def _(*arguments: Any) -> list[Tensor]:
+    inputs = arguments[:5]
     return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs]
 
 

@@ -45,7 +45,8 @@ class Step:
     Attributes:
         step: updates done.
         loss: of this step, nats a token.
-        tokens_per_second: since the start, time spent in ``on_step`` not counted.
+        tokens_per_second: since the first step, which may compile kernels, and is counted only while
+            there is no other; time spent in ``on_step`` is not.
     """
 
     step: int
@@ -90,8 +91,10 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), options.gradient_clip)
         optimizer.step()
         schedule.step()
+        if step == 2:
+            seconds = 0.0  # the first step may have compiled
         seconds += time.perf_counter() - began
-        on_step(Step(step, value, step * batch.numel() / seconds))
+        on_step(Step(step, value, max(1, step - 1) * batch.numel() / seconds))
 
 
 def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
