@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -164,6 +165,31 @@ def test_a_step_allocates_nothing_that_grows():
         outputs.append(y)
     torch.testing.assert_close(torch.cat(outputs, 1), whole, rtol=0, atol=1e-9)
     torch.testing.assert_close(state, final, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("without", ("avx512", "avx"))
+def test_processors_with_narrower_vectors_get_the_same(without, tmp_path):
+    code = f"""
+import sys
+import llvmlite.binding
+import torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+here = llvmlite.binding.get_host_cpu_features()
+lacking = type(here)((name, has and not name.startswith({without!r})) for name, has in here.items())
+llvmlite.binding.get_host_cpu_features = lambda: lacking
+from inputs import assert_close, delta_inputs, leaves, random_state, run
+from fourfold.ops import delta_rule
+inputs, state = delta_inputs(T=70, S=20, D=37), random_state(S=20, D=37)
+reference = run(delta_rule, inputs, state, form="sequential")
+narrow = leaves(inputs, torch.float32), leaves(dict(E=state), torch.float32)["E"]
+assert_close(run(delta_rule, *narrow, form="fused"), reference, 1e-5)
+from fourfold.ops.cpu import vectors
+assert not lacking.get({without!r} + "f" * ({without!r} == "avx512"))
+print(vectors.REGISTERS)
+"""
+    registers = child(code, NUMBA_CACHE_DIR=str(tmp_path)).stdout
+    if platform.machine() == "x86_64":
+        assert int(registers) == 16
 
 
 def test_importing_fourfold_loads_no_compiler():

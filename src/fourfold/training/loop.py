@@ -45,8 +45,8 @@ class Step:
     Attributes:
         step: updates done.
         loss: of this step, nats a token.
-        tokens_per_second: since the first step, which may compile kernels, and is counted only while
-            there is no other; time spent in ``on_step`` is not.
+        tokens_per_second: since the first step, which may compile kernels and counts only while
+            there is no other; time spent in ``on_step`` does not count.
     """
 
     step: int

@@ -2,7 +2,7 @@
 
 Matrices are row-major scratch, padded: rows to a multiple of ``ROWS``, columns to one of ``PAD``.
 A product is cut into tiles that stay in registers from the first to the last term of their sums: 8
-rows by 2 vectors on AVX-512 and NEON, 4 by 2 on AVX2.
+rows by 2 vectors on AVX-512 and NEON, 4 by 2 on AVX2 and SSE.
 """
 
 from __future__ import annotations

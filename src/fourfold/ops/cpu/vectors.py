@@ -21,8 +21,8 @@ from numba.extending import intrinsic, register_model
 
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 _VECTOR_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx") else 16
-REGISTERS = 16 if _VECTOR_BYTES == 32 else 32
-"""Vector registers to plan with: AVX2 has half as many as AVX-512 and NEON."""
+REGISTERS = 16 if "sse2" in _FEATURES and _VECTOR_BYTES < 64 else 32
+"""Vector registers to plan with: SSE and AVX2 have half as many as AVX-512 and NEON."""
 
 INDEX = ir.IntType(64)
 
