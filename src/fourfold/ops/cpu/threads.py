@@ -1,9 +1,9 @@
 """Running a compiled worker on torch's own threads.
 
-Two OpenMP runtimes in one process fight for the cores: the idle threads of one spin while the
-other computes, and small torch operators become ten times slower. So workers are started through
-the runtime that torch itself is linked against; where it offers no entry (Windows), on Python
-threads, which the kernels leave free to run.
+Two OpenMP runtimes in one process compete for the cores: the idle threads of one go on spinning
+while those of the other compute. So workers are started through the runtime that torch itself is
+linked against; where it offers no entry (Windows), on Python threads, which the kernels leave free
+to run.
 """
 
 from __future__ import annotations
