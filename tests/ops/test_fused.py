@@ -22,7 +22,7 @@ from inputs import (
 )
 
 from fourfold.ops import atpm, delta_rule, without_kernels
-from fourfold.ops.cpu import compiled
+from fourfold.ops.cpu import compiled, threads
 from fourfold.ops.cpu.threads import worker_count
 
 
@@ -88,6 +88,20 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for other in results[1:]:
         for name, expected in results[0].items():
             assert torch.equal(other[name], expected), name
+
+
+def test_without_torchs_openmp_python_threads_do_the_work(monkeypatch):
+    inputs = atpm_inputs(B=4, T=200, S=16, Dk=8, Dv=8)
+    expected = run(atpm, inputs, form="fused")
+    monkeypatch.setattr(threads, "_openmp", lambda: None)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        results = run(atpm, inputs, form="fused")
+    finally:
+        torch.set_num_threads(before)
+    for name, value in expected.items():
+        assert torch.equal(results[name], value), name
 
 
 def test_little_work_wakes_no_thread():
