@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
@@ -25,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fourfold.benchmarks.machine import versions
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 from fourfold.models.matching import match_parameters
 from fourfold.ops import delta_rule
@@ -107,9 +107,8 @@ def main() -> int:
     def save() -> None:
         found = provenance()
         found["command"] = ["python", *sys.argv]
-        found["versions"] |= {
-            name: _version(name) for name in ("triton", "flash-linear-attention", "fla-core")
-        } | {"cuda": torch.version.cuda}
+        found["versions"] |= versions(("triton", "flash-linear-attention", "fla-core"))
+        found["versions"]["cuda"] = torch.version.cuda
         found["machine"]["gpu"] = torch.cuda.get_device_name()
         write_result(output, found | {"seconds": time.monotonic() - began} | result)
 
@@ -453,13 +452,6 @@ def freed() -> Iterator[None]:
         yield
     finally:
         torch.cuda.empty_cache()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

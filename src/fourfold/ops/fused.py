@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fourfold.ops.chunked import chunked_delta_rule
-from fourfold.ops.kernels import kernels_for
+from fourfold.ops.kernels import kernels_for, transformed
 from fourfold.ops.pointwise import gradients_of
 from fourfold.ops.transport import recall, transport
 
@@ -82,11 +82,7 @@ def fused_delta_rule(
 
 def _at_once(tensor: Tensor) -> bool:
     """Whether torch need not know of the call: its dispatch would take longer than one token."""
-    return (
-        type(tensor) is Tensor
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+    return type(tensor) is Tensor and not torch.compiler.is_compiling() and not transformed()
 
 
 def fused_addresses(
@@ -248,9 +244,9 @@ _delta_rule.register_autograd(_backward, setup_context=_keep_for_backward)
 
 
 def _run_addresses(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
-    from fourfold.ops.cpu import operator
+    from fourfold.ops.cpu import surroundings
 
-    return operator.addresses((q, s, b, rho, lam))
+    return surroundings.addresses(q, s, b, rho, lam)
 
 
 _addresses = torch.library.custom_op("fourfold::addresses", _run_addresses, mutates_args=())
@@ -271,9 +267,9 @@ def _addresses_backward(
     dq: Tensor | None,
     dd: Tensor | None,
 ) -> list[Tensor]:
-    from fourfold.ops.cpu import operator
+    from fourfold.ops.cpu import surroundings
 
-    return operator.addresses_backward((q, s, b, rho, lam), dq, dd)
+    return surroundings.addresses_backward(q, s, b, rho, lam, dq, dd)
 
 
 @_addresses_backward.register_fake

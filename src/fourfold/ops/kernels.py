@@ -35,7 +35,12 @@ def kernels_for(device: torch.device) -> bool:
         return False
     if torch.compiler.is_compiling():  # which cannot look at what follows
         return True
-    return _enabled.get() and torch._C._functorch.peek_interpreter_stack() is None
+    return _enabled.get() and not transformed()
+
+
+def transformed() -> bool:
+    """Whether torch.func (vmap, grad, ...) is looking on; not to be asked while compiling."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def plain_on_cpu(*tensors: Tensor | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from fourfold.ops.cpu.kernel import dot, gather, padded, scatter
-from fourfold.ops.cpu.norms import rows_of
+from fourfold.ops.cpu.norms import row_at, rows_of
 from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.vectors import (
     device,
@@ -22,7 +22,6 @@ from fourfold.ops.cpu.vectors import (
     store,
     zero,
 )
-from fourfold.ops.cpu.workers import stream
 
 ROWS_HELD = 7
 """Rows of scratch that the backward pass uses; the forward pass uses fewer."""
@@ -34,20 +33,13 @@ def addresses_scratch(S: int) -> int:
 
 
 @device
-def load_row(target, size, like, arguments, tensor, row, token, head, S):
-    source = stream(like, arguments, tensor, row, token, head)
-    gather(source.start, S, S, 1, target, size, 1, size)
+def load_row(target, size, row, S):
+    gather(row, S, S, 1, target, size, 1, size)
 
 
 @device
-def store_row(source, size, like, arguments, tensor, row, token, head, S):
-    target = stream(like, arguments, tensor, row, token, head)
-    scatter(source, size, S, 1, target.start, S)
-
-
-@device
-def number_at(like, arguments, tensor, row, token, head):
-    return stream(like, arguments, tensor, row, token, head).start
+def store_row(source, size, row, S):
+    scatter(source, size, S, 1, row, S)
 
 
 @device
@@ -74,23 +66,22 @@ def addresses_worker(storage, number, arguments, worker):
     at = 4 * 7
     scratch = pointer_like(number, arguments[at])
     rows = rows_of(arguments, at + 1, worker)
-    S, T = rows.size, rows.T
+    S = rows.size
     size = padded(S)
     q = shift(scratch, worker * ROWS_HELD * size)
     s, b, d = shift(q, size), shift(q, 2 * size), shift(q, 3 * size)
     for position in range(rows.first, rows.last):
-        row, t = position // T, position % T
         for h in range(rows.H):
-            load_row(q, size, number, arguments, 0, row, t, h, S)
-            load_row(s, size, number, arguments, 1, row, t, h, S)
-            load_row(b, size, number, arguments, 2, row, t, h, S)
-            rho = number_at(number, arguments, 3, row, t, h)[0]
-            lam = number_at(number, arguments, 4, row, t, h)[0]
+            load_row(q, size, row_at(number, arguments, 0, rows, position, h), S)
+            load_row(s, size, row_at(number, arguments, 1, rows, position, h), S)
+            load_row(b, size, row_at(number, arguments, 2, rows, position, h), S)
+            rho = row_at(number, arguments, 3, rows, position, h)[0]
+            lam = row_at(number, arguments, 4, rows, position, h)[0]
             _, scale = destination(s, b, rho, d, size)
             residual = 1 - dot(q, d, size) * scale
             combine(q, q, zero(q) + 1, d, lam * residual * scale, size)
-            store_row(q, size, number, arguments, 5, row, t, h, S)
-            store_row(d, size, number, arguments, 6, row, t, h, S)
+            store_row(q, size, row_at(number, arguments, 5, rows, position, h), S)
+            store_row(d, size, row_at(number, arguments, 6, rows, position, h), S)
 
 
 def addresses_backward_worker(storage, number, arguments, worker):
@@ -98,7 +89,7 @@ def addresses_backward_worker(storage, number, arguments, worker):
     at = 4 * 12
     scratch = pointer_like(number, arguments[at])
     rows = rows_of(arguments, at + 1, worker)
-    S, T = rows.size, rows.T
+    S = rows.size
     size = padded(S)
     q = shift(scratch, worker * ROWS_HELD * size)
     s, b, d, g, dd, out = (
@@ -107,23 +98,22 @@ def addresses_backward_worker(storage, number, arguments, worker):
     )  # fmt: skip
     one = zero(number) + 1
     for position in range(rows.first, rows.last):
-        row, t = position // T, position % T
         for h in range(rows.H):
-            load_row(q, size, number, arguments, 0, row, t, h, S)
-            load_row(s, size, number, arguments, 1, row, t, h, S)
-            load_row(b, size, number, arguments, 2, row, t, h, S)
-            rho = number_at(number, arguments, 3, row, t, h)[0]
-            lam = number_at(number, arguments, 4, row, t, h)[0]
-            load_row(g, size, number, arguments, 10, row, t, h, S)
-            load_row(dd, size, number, arguments, 11, row, t, h, S)
+            load_row(q, size, row_at(number, arguments, 0, rows, position, h), S)
+            load_row(s, size, row_at(number, arguments, 1, rows, position, h), S)
+            load_row(b, size, row_at(number, arguments, 2, rows, position, h), S)
+            rho = row_at(number, arguments, 3, rows, position, h)[0]
+            lam = row_at(number, arguments, 4, rows, position, h)[0]
+            load_row(g, size, row_at(number, arguments, 10, rows, position, h), S)
+            load_row(dd, size, row_at(number, arguments, 11, rows, position, h), S)
             c, scale = destination(s, b, rho, d, size)
 
             # Through q' = q + λ r a, with a = d / ‖d‖.
             residual = 1 - dot(q, d, size) * scale
             along = dot(g, d, size) * scale
-            number_at(number, arguments, 9, row, t, h)[0] = residual * along
+            row_at(number, arguments, 9, rows, position, h)[0] = residual * along
             combine(out, g, one, d, -lam * along * scale, size)
-            store_row(out, size, number, arguments, 5, row, t, h, S)
+            store_row(out, size, row_at(number, arguments, 5, rows, position, h), S)
             combine(out, g, lam * residual, q, -lam * along, size)
             radial = dot(out, d, size) * scale
             combine(out, out, one, d, -radial * scale, size)
@@ -131,8 +121,10 @@ def addresses_backward_worker(storage, number, arguments, worker):
 
             # Through d = s + ρ (b − c s).
             dc = -rho * dot(dd, s, size)
-            number_at(number, arguments, 8, row, t, h)[0] = dot(dd, b, size) - c * dot(dd, s, size)
+            row_at(number, arguments, 8, rows, position, h)[0] = dot(dd, b, size) - c * dot(
+                dd, s, size
+            )
             combine(out, dd, 1 - rho * c, b, dc, size)
-            store_row(out, size, number, arguments, 6, row, t, h, S)
+            store_row(out, size, row_at(number, arguments, 6, rows, position, h), S)
             combine(out, dd, rho, s, dc, size)
-            store_row(out, size, number, arguments, 7, row, t, h, S)
+            store_row(out, size, row_at(number, arguments, 7, rows, position, h), S)

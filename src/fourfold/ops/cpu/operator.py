@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fourfold.ops.cpu import threads
-from fourfold.ops.cpu.addresses import addresses_scratch
 from fourfold.ops.cpu.shapes import chunk_length, kept_shapes
 from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.workers import kernel_arguments
@@ -94,35 +93,6 @@ def backward(
     streams = [*tensors, *gradients, dy, predicted]
     _run("workers.backward_worker", streams, [dstate, states], edges, sequences, flags)
     return [*gradients, dstate]
-
-
-def addresses(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """q, s, b (B, T, H, S), rho, lam (B, T, H), all float32 or all float64 -> q' and d."""
-    tensors = [row_major(x) for x in tensors]
-    q = tensors[0]
-    made = [torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2)]
-    _run_addresses("addresses.addresses_worker", [*tensors, *made])
-    return made
-
-
-def addresses_backward(
-    tensors: Sequence[Tensor], dq: Tensor | None, dd: Tensor | None
-) -> list[Tensor]:
-    """Gradients of the five tensors from those of q' and d."""
-    tensors = [row_major(x) for x in tensors]
-    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
-    given = [torch.zeros_like(tensors[0]) if x is None else row_major(x) for x in (dq, dd)]
-    _run_addresses("addresses.addresses_backward_worker", [*tensors, *made, *given])
-    return made
-
-
-def _run_addresses(worker: str, streams: Sequence[Tensor]) -> None:
-    batch, tokens, heads, address = streams[0].shape
-    workers = threads.worker_count(batch * tokens, 16 * batch * tokens * heads * address)
-    scratch = streams[0].new_empty(workers, addresses_scratch(address))
-    numbers = [workers, batch, tokens, heads, address, 0]
-    arguments = kernel_arguments(streams, [scratch.data_ptr()], numbers)
-    threads.run(worker, NAMES[scratch.dtype], NAMES[scratch.dtype], arguments, workers)
 
 
 def row_major(x: Tensor) -> Tensor:

@@ -177,65 +177,73 @@ def take_radial_out(d, x, row, rows, columns, share):
             store(at, j, fma(factor, load(other, j), load(at, j)))
 
 
-def proposal_worker(storage, number, arguments, worker):
-    """k v b; a_k a_v c scratch settings (1,): epsilon; workers size B T H Dk Dv R S."""
-    at = 4 * 3
-    a_k, a_v, c = (
-        pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1]),
-        pointer_like(number, arguments[at + 2]),
-    )  # fmt: skip
-    workers, size = arguments[at + 5], arguments[at + 6]
-    scratch = shift(pointer_like(number, arguments[at + 3]), worker * size)
-    eps = pointer_like(number, arguments[at + 4])[0]
-    B, T, H = arguments[at + 7], arguments[at + 8], arguments[at + 9]
-    z = sizes_of(
-        arguments[at + 10], arguments[at + 11], arguments[at + 12], arguments[at + 13]
-    )  # fmt: skip
+Job = namedtuple("Job", "a_k a_v c weights block eps first last T H z")
+"""A worker's parameters, scratch and positions, and the sizes; see ``job_of``."""
+
+
+@device
+def job_of(number, arguments, tensors, gradients, worker):
+    """Read what follows the ``tensors``: a_k a_v c scratch settings, some gradients, numbers.
+
+    settings (1,) hold epsilon; the numbers are workers, size of scratch, B, T, H, Dk, Dv, R and S.
+    """
+    rest = shift(arguments, 4 * tensors)
+    numbers = shift(rest, 5 + gradients)
+    z = sizes_of(numbers[5], numbers[6], numbers[7], numbers[8])
+    scratch = shift(pointer_like(number, rest[3]), worker * numbers[1])
     weights, block, _ = take_all(scratch, z)
-    start, stop = positions(B * T, workers, worker)
-    for h in range(H):
+    first, last = positions(numbers[2] * numbers[3], numbers[0], worker)
+    return Job(
+        pointer_like(number, rest[0]),
+        pointer_like(number, rest[1]),
+        pointer_like(number, rest[2]),
+        weights,
+        block,
+        pointer_like(number, rest[4])[0],
+        first,
+        last,
+        numbers[3],
+        numbers[4],
+        z,
+    )
+
+
+def proposal_worker(storage, number, arguments, worker):
+    """k v b, and what ``job_of`` reads."""
+    job = job_of(number, arguments, 3, 0, worker)
+    weights, block, z, T = job.weights, job.block, job.z, job.T
+    for h in range(job.H):
         open_head(
-            shift(a_k, h * z.R * z.K), shift(a_v, h * z.R * z.V), shift(c, h * z.S * z.R),
-            weights, z,
+            shift(job.a_k, h * z.R * z.K), shift(job.a_v, h * z.R * z.V),
+            shift(job.c, h * z.S * z.R), weights, z,
         )  # fmt: skip
         k, v = (arguments, number, 0, h), (arguments, number, 1, h)
-        for first in range(start, stop, BLOCK):
-            n = min(BLOCK, stop - first)
-            propose(k, v, first, n, T, eps, weights, block, z)
+        for first in range(job.first, job.last, BLOCK):
+            n = min(BLOCK, job.last - first)
+            propose(k, v, first, n, T, job.eps, weights, block, z)
             scatter_tokens(block.P, z.SL, z.S, first, n, T, (arguments, number, 2, h))
 
 
 def proposal_backward_worker(storage, number, arguments, worker):
-    """k v db dk dv; a_k a_v c scratch settings, (workers, H, ·, ·) da_k da_v dc; numbers."""
-    at = 4 * 5
-    a_k, a_v, c = (
-        pointer_like(number, arguments[at]), pointer_like(number, arguments[at + 1]),
-        pointer_like(number, arguments[at + 2]),
-    )  # fmt: skip
+    """k v db dk dv, and what ``job_of`` reads; gradients (workers, H, ·, ·) da_k da_v dc."""
+    job = job_of(number, arguments, 5, 3, worker)
+    weights, block, z, T = job.weights, job.block, job.z, job.T
+    given = shift(arguments, 4 * 5 + 5)
     da_k, da_v, dc = (
-        pointer_like(number, arguments[at + 5]), pointer_like(number, arguments[at + 6]),
-        pointer_like(number, arguments[at + 7]),
+        pointer_like(number, given[0]), pointer_like(number, given[1]),
+        pointer_like(number, given[2]),
     )  # fmt: skip
-    workers, size = arguments[at + 8], arguments[at + 9]
-    scratch = shift(pointer_like(number, arguments[at + 3]), worker * size)
-    eps = pointer_like(number, arguments[at + 4])[0]
-    B, T, H = arguments[at + 10], arguments[at + 11], arguments[at + 12]
-    z = sizes_of(
-        arguments[at + 13], arguments[at + 14], arguments[at + 15], arguments[at + 16]
-    )  # fmt: skip
-    weights, block, _ = take_all(scratch, z)
     K, V, R, S = padded(z.K), padded(z.V), padded(z.R), padded(z.S)
-    start, stop = positions(B * T, workers, worker)
     one = zero(number) + 1
-    for h in range(H):
+    for h in range(job.H):
         open_head(
-            shift(a_k, h * z.R * z.K), shift(a_v, h * z.R * z.V), shift(c, h * z.S * z.R),
-            weights, z,
+            shift(job.a_k, h * z.R * z.K), shift(job.a_v, h * z.R * z.V),
+            shift(job.c, h * z.S * z.R), weights, z,
         )  # fmt: skip
         k, v = (arguments, number, 0, h), (arguments, number, 1, h)
-        for first in range(start, stop, BLOCK):
-            n = min(BLOCK, stop - first)
-            m = propose(k, v, first, n, T, eps, weights, block, z)
+        for first in range(job.first, job.last, BLOCK):
+            n = min(BLOCK, job.last - first)
+            m = propose(k, v, first, n, T, job.eps, weights, block, z)
             gather_tokens((arguments, number, 2, h), first, n, T, z.S, block.dP, z.SL, m)
             # b = p m with m = 1 / √(1 + ‖p‖²), so dp = m (db − b (b · db)).
             take_radial_out(block.dP, block.P, z.SL, m, S, one)
@@ -258,7 +266,7 @@ def proposal_backward_worker(storage, number, arguments, worker):
             )  # fmt: skip
             scatter_tokens(block.dK, z.KL, z.K, first, n, T, (arguments, number, 3, h))
             scatter_tokens(block.dV, z.VL, z.V, first, n, T, (arguments, number, 4, h))
-        own = worker * H + h
+        own = worker * job.H + h
         scatter(weights.dAK, z.KL, z.K, z.R, shift(da_k, own * z.R * z.K), z.K)
         scatter(weights.dAV, z.VL, z.V, z.R, shift(da_v, own * z.R * z.V), z.V)
         scatter(weights.dC, z.RL, z.R, z.S, shift(dc, own * z.S * z.R), z.R)

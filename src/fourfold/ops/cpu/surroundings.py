@@ -1,4 +1,4 @@
-"""The kernels around a memory on tensors: convolution, norms, gates, proposal and loss.
+"""The kernels around a memory on tensors: addresses, convolution, norms, gates, proposal, loss.
 
 Each function returns its output and what is kept for the backward pass beside the inputs; its
 ``_backward`` takes inputs, what was kept, settings and the output's gradient, and returns one
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fourfold.ops.cpu import threads
+from fourfold.ops.cpu.addresses import addresses_scratch
 from fourfold.ops.cpu.operator import NAMES, row_major, sequence_table
 from fourfold.ops.cpu.tiles import PAD
 from fourfold.ops.cpu.workers import kernel_arguments
@@ -75,6 +76,37 @@ def swiglu_backward(x: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     _over_rows("gates.swiglu_backward_worker", [x, dy, dx], [], dy[:, :, None].shape)
     return (dx,)
+
+
+def addresses(q: Tensor, s: Tensor, b: Tensor, rho: Tensor, lam: Tensor) -> list[Tensor]:
+    """q, s, b (B, T, H, S), rho, lam (B, T, H) -> q' and d."""
+    tensors = [row_major(x) for x in (q, s, b, rho, lam)]
+    made = [torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2)]
+    _over_rows("addresses.addresses_worker", [*tensors, *made], [_address_rows(q)], q.shape)
+    return made
+
+
+def addresses_backward(
+    q: Tensor,
+    s: Tensor,
+    b: Tensor,
+    rho: Tensor,
+    lam: Tensor,
+    dq: Tensor | None,
+    dd: Tensor | None,
+) -> list[Tensor]:
+    """Gradients of the five tensors from those of q' and d."""
+    tensors = [row_major(x) for x in (q, s, b, rho, lam)]
+    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
+    given = [torch.zeros_like(tensors[0]) if x is None else row_major(x) for x in (dq, dd)]
+    streams = [*tensors, *made, *given]
+    _over_rows("addresses.addresses_backward_worker", streams, [_address_rows(q)], q.shape)
+    return made
+
+
+def _address_rows(q: Tensor) -> Tensor:
+    """Scratch of all threads."""
+    return q.new_empty(torch.get_num_threads(), addresses_scratch(q.shape[-1]))
 
 
 def convolution(
