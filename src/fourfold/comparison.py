@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fourfold.data import Corpus
-from fourfold.evaluation import bits_per_byte, windows
+from fourfold.evaluation import bits_per_byte, state_bytes, windows
 from fourfold.models import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM
 from fourfold.models.matching import count_parameters, match_parameters
 from fourfold.results import provenance, read_result, write_result
@@ -148,14 +148,6 @@ def run_model(
     }
     write_result(path, result)
     return result
-
-
-@torch.no_grad()
-def state_bytes(model: FourfoldForCausalLM, tokens: int) -> int:
-    """Bytes of one sequence's memory after ``tokens`` tokens."""
-    cache = model.new_cache()
-    model(torch.zeros(1, tokens, dtype=torch.long), cache=cache)
-    return cache.nbytes
 
 
 def with_steps(options: ComparisonOptions, steps: int) -> ComparisonOptions:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from fourfold.layers.decay import Decay
+from fourfold.layers.decay import DECAY_TIMES, Decay
 from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes, unit
 
 LARGEST_INVERSE_DECAY = 30.0
@@ -25,7 +25,7 @@ class Comba(KeyValueLayer):
 
     Args:
         correction: c at the start.
-        decay_init: see ``Decay``.
+        decay_init, decay_times: see ``Decay``.
         sizes: see ``KeyValueSizes``.
 
     Source: arXiv 2506.02475.
@@ -36,10 +36,11 @@ class Comba(KeyValueLayer):
         *,
         correction: float = 0.02,
         decay_init: str = "published",
+        decay_times: Sequence[float] = DECAY_TIMES,
         **sizes: Unpack[KeyValueSizes],
     ) -> None:
         super().__init__(**sizes, gate=torch.sigmoid)
-        self.decay = Decay(self.hidden_size, self.num_heads, decay_init)
+        self.decay = Decay(self.hidden_size, self.num_heads, decay_init, decay_times)
         self.beta_proj = nn.Linear(self.hidden_size, self.num_heads, bias=False)
         self.feedback = nn.Parameter(torch.empty(self.num_heads))
         self.correction = nn.Parameter(torch.empty(self.num_heads))

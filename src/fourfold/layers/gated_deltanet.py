@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from fourfold.layers.decay import Decay
+from fourfold.layers.decay import DECAY_TIMES, Decay
 from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes
 
 
@@ -15,7 +17,7 @@ class GatedDeltaNet(KeyValueLayer):
         E = α E₋₁ + k (β (v − (α E₋₁)ᵀ k))ᵀ        y = Eᵀ q / √S
 
     Args:
-        decay_init: see ``Decay``.
+        decay_init, decay_times: see ``Decay``.
         sizes: see ``KeyValueSizes``.
 
     Source: arXiv 2412.06464.
@@ -25,10 +27,11 @@ class GatedDeltaNet(KeyValueLayer):
         self,
         *,
         decay_init: str = "published",
+        decay_times: Sequence[float] = DECAY_TIMES,
         **sizes: Unpack[KeyValueSizes],
     ) -> None:
         super().__init__(**sizes)
-        self.decay = Decay(self.hidden_size, self.num_heads, decay_init)
+        self.decay = Decay(self.hidden_size, self.num_heads, decay_init, decay_times)
         self.beta_proj = nn.Linear(self.hidden_size, self.num_heads, bias=False)
         self.reset_parameters()
 

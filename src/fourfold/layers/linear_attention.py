@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from fourfold.layers.decay import Decay
+from fourfold.layers.decay import DECAY_TIMES, Decay
 from fourfold.layers.delta_family import KeyValueLayer, KeyValueSizes
 
 
@@ -19,7 +21,7 @@ class LinearAttention(KeyValueLayer):
     strength of the write. Its direct path D x is left out: the residual stream holds one.
 
     Args:
-        decay_init: see ``Decay``.
+        decay_init, decay_times: see ``Decay``.
         sizes: see ``KeyValueSizes``.
 
     Source: arXiv 2405.21060.
@@ -29,10 +31,11 @@ class LinearAttention(KeyValueLayer):
         self,
         *,
         decay_init: str = "published",
+        decay_times: Sequence[float] = DECAY_TIMES,
         **sizes: Unpack[KeyValueSizes],
     ) -> None:
         super().__init__(**sizes)
-        self.decay = Decay(self.hidden_size, self.num_heads, decay_init)
+        self.decay = Decay(self.hidden_size, self.num_heads, decay_init, decay_times)
         self.reset_parameters()
 
     def coordinates(self, x: Tensor, streams: dict[str, Tensor]) -> dict[str, Tensor]:

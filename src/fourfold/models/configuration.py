@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from fourfold.layers.decay import DECAY_INITS
+from fourfold.layers.decay import DECAY_INITS, check_decay_times
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
@@ -46,9 +46,14 @@ class FourfoldConfig(PreTrainedConfig):
         atpm_key_dim: Dk, columns of those that ATPM gives to the key view; None for a quarter.
         transport_rank: R of ATPM's bilinear proposal.
         atpm_unit_query: scale ATPM's free query to unit norm.
+        atpm_rho, atpm_lambda: fix ATPM's transport ρ or proximal recall λ; None learns them for each
+            token.
+        atpm_joint_beta: give both views of ATPM's entity the same strength, βK = βV.
         comba_correction: the output correction with which Comba starts.
         conv_size: width of the delta family's short convolution; 0 for none.
         decay_init: how decaying layers start, "published" or "log_spaced"; see ``layers.decay``.
+        decay_times: shortest and longest time, in tokens, over which heads of "log_spaced" forget at
+            first; None for 4 and 4,096.
         chunk_size: tokens a chunk in the delta family's chunked form.
         rope_theta: base of attention's rotary frequencies.
         sliding_window: tokens that attention sees; None for all.
@@ -77,9 +82,13 @@ class FourfoldConfig(PreTrainedConfig):
     atpm_key_dim: int | None = None
     transport_rank: int = 16
     atpm_unit_query: bool = True
+    atpm_rho: float | None = None
+    atpm_lambda: float | None = None
+    atpm_joint_beta: bool = False
     comba_correction: float = 0.02
     conv_size: int = 4
     decay_init: str = "published"
+    decay_times: list[float] | None = None
     chunk_size: int = 64
     rope_theta: float = 10_000.0
     sliding_window: int | None = None
@@ -102,6 +111,8 @@ class FourfoldConfig(PreTrainedConfig):
             self.intermediate_size = -(-self.hidden_size // 3) * 8
         if self.head_dim is None:
             self.head_dim = self.hidden_size // self.num_attention_heads
+        if self.decay_times is not None:
+            self.decay_times = list(self.decay_times)  # as it comes back from a file
         layer_types = list(self.layer_types)
         super().__post_init__(**kwargs)
         # transformers renames "attention" to a name of its own.
@@ -123,6 +134,15 @@ class FourfoldConfig(PreTrainedConfig):
         that say how it is run."""
         own = FourfoldConfig.__annotations__.keys() - RUNNING
         return {name: getattr(self, name) for name in sorted(own)}
+
+    @classmethod
+    def completed(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """``identity`` as an earlier version wrote it, with the fields that it did not know.
+
+        A field that came later leaves everything as it was unless it is set.
+        """
+        own = cls.__annotations__.keys() - RUNNING
+        return {name: getattr(cls, name) for name in sorted(own)} | identity
 
     def validate(self) -> None:
         """Refuse what no model can be built from; transformers calls this before saving, too."""
@@ -168,3 +188,5 @@ class FourfoldConfig(PreTrainedConfig):
             raise ValueError(
                 f"decay_init must be one of {', '.join(DECAY_INITS)}; got {self.decay_init!r}."
             )
+        if self.decay_times is not None:
+            check_decay_times(self.decay_times)

@@ -16,14 +16,20 @@ def count_parameters(config: FourfoldConfig) -> int:
         return FourfoldForCausalLM(config).num_parameters()
 
 
-def match_parameters(config: FourfoldConfig, parameters: int) -> FourfoldConfig:
+def match_parameters(
+    config: FourfoldConfig, parameters: int, *, tolerance: float | None = None
+) -> FourfoldConfig:
     """``config`` with the feed-forward width that brings it closest to ``parameters``.
 
     The memory stays as it is; what it spares or costs goes to or comes from the feed-forward, whose
     size counts linearly.
 
+    Args:
+        tolerance: how far the closest may still be from ``parameters``, as a share of them.
+
     Raises:
-        ValueError: everything but the feed-forward is already larger than that.
+        ValueError: everything but the feed-forward is already larger than that, or no width comes
+            close enough.
     """
     fields: dict[str, Any] = config.to_dict()
     narrow, wide = (
@@ -35,5 +41,12 @@ def match_parameters(config: FourfoldConfig, parameters: int) -> FourfoldConfig:
         raise ValueError(
             f"{parameters} parameters are too few for {config.layer_types} of hidden_size "
             f"{config.hidden_size}: without a feed-forward it already has {2 * narrow - wide}."
+        )
+    found = narrow + (width - 1) * (wide - narrow)
+    if tolerance is not None and abs(found - parameters) > tolerance * parameters:
+        raise ValueError(
+            f"No width of the feed-forward brings {config.layer_types} of hidden_size "
+            f"{config.hidden_size} within {tolerance:.0%} of {parameters} parameters; the closest "
+            f"has {found}."
         )
     return FourfoldConfig(**fields | {"intermediate_size": width})

@@ -15,6 +15,7 @@ from fourfold.layers import (
     LinearAttention,
     MemoryLayer,
 )
+from fourfold.layers.decay import DECAY_TIMES
 
 if TYPE_CHECKING:
     from fourfold.models.configuration import FourfoldConfig
@@ -33,7 +34,9 @@ def _delta(config: FourfoldConfig) -> dict[str, Any]:
 
 
 def _decaying(config: FourfoldConfig) -> dict[str, Any]:
-    return _delta(config) | dict(decay_init=config.decay_init)
+    return _delta(config) | dict(
+        decay_init=config.decay_init, decay_times=config.decay_times or DECAY_TIMES
+    )
 
 
 def _atpm(config: FourfoldConfig) -> ATPM:
@@ -44,6 +47,9 @@ def _atpm(config: FourfoldConfig) -> ATPM:
             value_dim=config.value_dim - config.key_view_dim,
             transport_rank=config.transport_rank,
             unit_query=config.atpm_unit_query,
+            rho=config.atpm_rho,
+            lam=config.atpm_lambda,
+            joint_beta=config.atpm_joint_beta,
         )
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 import math
 import shlex
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fourfold.files import write_atomically
+from fourfold.reports.style import STYLE, inline_svg
 from fourfold.results import read_result
 
 FIELDS = {
@@ -38,22 +38,6 @@ FIELDS = {
 
 COLOURS = ("#0b6e6e", "#c4622d", "#5a5fb0", "#8a8a3a")
 DASHES = ("-", "--", "-.", ":")
-
-STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; color: #1d2429; background: #fbfaf7;
-       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-p.lead { margin-top: 0; color: #4a555c; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .9rem; border-bottom: 1px solid #dcd9d0; }
-th { vertical-align: bottom; } td { white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-tr.best td { font-weight: 600; }
-svg { width: 100%; height: auto; }
-code, pre { font: .85rem/1.5 ui-monospace, monospace; }
-pre { background: #f1efe8; padding: .8rem 1rem; overflow-x: auto; }
-"""
 
 
 def read_comparison(folder: Path) -> list[dict[str, Any]]:
@@ -174,11 +158,7 @@ def _figure(results: Sequence[dict[str, Any]], draw: Any, title: str) -> str:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
-    svg = buffer.getvalue()
-    label = f'<svg role="img" aria-label="{html.escape(title)}" '
-    return svg[svg.index("<svg ") :].replace("<svg ", label, 1)
+    return inline_svg(figure, title)
 
 
 def _by_name(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

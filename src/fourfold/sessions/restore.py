@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.models import FourfoldCache, FourfoldConfig, FourfoldForCausalLM
 from fourfold.sessions.description import SessionDescription
 from fourfold.sessions.fingerprint import differences, tokenizer_of, weights_of
 
@@ -35,7 +35,9 @@ def check_owner(
     Raises:
         ValueError: saying what differs.
     """
-    found = differences(model.config.identity(), description.model_configuration)
+    found = differences(
+        model.config.identity(), FourfoldConfig.completed(description.model_configuration)
+    )
     if description.model_dtype != str(model.dtype):
         found.append(
             f"the type of the weights, {description.model_dtype} in the file and {model.dtype} in "

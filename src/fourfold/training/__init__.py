@@ -1,5 +1,5 @@
 """Training models."""
 
-from fourfold.training.loop import Step, TrainingOptions, train
+from fourfold.training.loop import FitOptions, Step, TrainingOptions, fit, train
 
-__all__ = ["Step", "TrainingOptions", "train"]
+__all__ = ["FitOptions", "Step", "TrainingOptions", "fit", "train"]

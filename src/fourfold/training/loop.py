@@ -1,4 +1,4 @@
-"""A short training run on one stream of tokens."""
+"""A short training run: one loop, whatever the batches are."""
 
 from __future__ import annotations
 
@@ -15,26 +15,36 @@ from fourfold.models import FourfoldForCausalLM
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
-    """How long and how a model is trained.
+class FitOptions:
+    """How long and how fast a model is trained.
 
     Attributes:
         steps: updates.
-        batch_size: windows a step.
-        sequence_length: tokens a window; each is read from an empty memory.
         learning_rate: at the peak; it rises over warmup_steps and falls on a cosine to a tenth.
+        warmup_steps: updates until the peak.
         weight_decay: on matrices; not on embeddings, gains, biases, decays and short filters.
         gradient_clip: bound on the norm of the gradient.
-        seed: of the windows drawn.
     """
 
     steps: int = 150
-    batch_size: int = 16
-    sequence_length: int = 256
     learning_rate: float = 4e-3
     warmup_steps: int = 15
     weight_decay: float = 0.1
     gradient_clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class TrainingOptions(FitOptions):
+    """How a model is trained on a stream of tokens.
+
+    Attributes:
+        batch_size: windows a step.
+        sequence_length: tokens a window; each is read from an empty memory.
+        seed: of the windows drawn.
+    """
+
+    batch_size: int = 16
+    sequence_length: int = 256
     seed: int = 0
 
 
@@ -74,15 +84,38 @@ def train(
             f"Training on windows of {length} tokens needs more than that; got {len(stream)}."
         )
     draw = torch.Generator().manual_seed(options.seed)
+
+    def next_loss(step: int) -> tuple[Tensor, int]:
+        starts = torch.randint(len(stream) - length, (options.batch_size,), generator=draw)
+        batch = torch.stack([stream[start : start + length] for start in starts]).long()
+        return model(batch, labels=batch).loss, batch.numel()
+
+    fit(model, next_loss, options, on_step)
+
+
+def fit(
+    model: nn.Module,
+    next_loss: Callable[[int], tuple[Tensor, int]],
+    options: FitOptions,
+    on_step: Callable[[Step], None],
+) -> None:
+    """Train ``model`` in place.
+
+    Args:
+        next_loss: gives the loss of a step, counted from 1, and the tokens it is of.
+
+    Raises:
+        ArithmeticError: the loss is no longer finite.
+    """
     optimizer = make_optimizer(model, options)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_share(step, options))
     model.train()
-    seconds = 0.0
+    seconds, tokens = 0.0, 0
     for step in range(1, options.steps + 1):
+        if step == 2:
+            seconds, tokens = 0.0, 0  # the first step may have compiled
         began = time.perf_counter()
-        starts = torch.randint(len(stream) - length, (options.batch_size,), generator=draw)
-        batch = torch.stack([stream[start : start + length] for start in starts]).long()
-        loss = model(batch, labels=batch).loss
+        loss, count = next_loss(step)
         value = loss.item()
         if not math.isfinite(value):
             raise ArithmeticError(f"The loss became {value} at step {step}.")
@@ -91,13 +124,12 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), options.gradient_clip)
         optimizer.step()
         schedule.step()
-        if step == 2:
-            seconds = 0.0  # the first step may have compiled
         seconds += time.perf_counter() - began
-        on_step(Step(step, value, max(1, step - 1) * batch.numel() / seconds))
+        tokens += count
+        on_step(Step(step, value, tokens / seconds))
 
 
-def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
+def make_optimizer(model: nn.Module, options: FitOptions) -> torch.optim.AdamW:
     """AdamW over ``parameter_groups``, all parameters in one call."""
     groups = parameter_groups(model, options.weight_decay)
     return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.95), fused=True)
@@ -122,7 +154,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
     ]
 
 
-def rate_share(step: int, options: TrainingOptions) -> float:
+def rate_share(step: int, options: FitOptions) -> float:
     """Share of the peak rate before update ``step`` (from 0): warm-up, then cosine to a tenth."""
     if step < options.warmup_steps:
         return (step + 1) / options.warmup_steps

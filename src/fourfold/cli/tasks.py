@@ -1,0 +1,171 @@
+"""``fourfold tasks``: what there is, what it looks like, and running a grid of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from transformers.utils import logging
+
+from fourfold.grid import Cell, Grid, Schedule
+from fourfold.grid.cell import STATE_TOKENS, finished
+from fourfold.grid.local import Event, run_locally
+from fourfold.grid.sizes import model_sizes
+from fourfold.tasks import TASKS, Source, make_task
+from fourfold.tasks.example import Question
+from fourfold.tasks.registry import check_split
+from fourfold.tasks.task import Task
+
+
+def task_table() -> Table:
+    """All tasks, and what each asks for."""
+    table = Table(header_style="bold")
+    for title in ("task", "tests", "load", "example"):
+        table.add_column(title)
+    for name, task in TASKS.items():
+        example = Source(make_task(name)).example("iid", 0)
+        text = " ".join(map(make_task(name).word, example.context))
+        table.add_row(
+            name, task.asks_for, task.load_is, text if len(text) < 60 else text[:57] + "…"
+        )
+    return table
+
+
+def show_examples(console: Console, *, task: str, split: str, count: int, seed: int) -> None:
+    """Print examples one can read."""
+    built = make_task(task)
+    source = Source(built, seed)
+    console.print(f"{task}, {split}: {(type(built).__doc__ or '').splitlines()[0]}", markup=False)
+    for index in range(count):
+        example = source.example(check_split(split), index)
+        which = f" of {example.task}" if example.task else ""
+        console.print(
+            f"\n{index}{which}: load {example.load}, {len(example.context)} tokens to read",
+            markup=False,
+        )
+        _print_words(console, "  ", [built.word(token) for token in example.context])
+        for place, token in example.probes:
+            console.print(
+                f"    after token {place} ({built.word(example.context[place])}):  "
+                f"{built.word(token)}",
+                markup=False,
+            )
+        for question in example.questions:
+            console.print(f"    {_question(built, question)}", markup=False, soft_wrap=True)
+
+
+def _question(task: Task, question: Question) -> str:
+    def words(tokens: tuple[int, ...]) -> str:
+        return " ".join(map(task.word, tokens))
+
+    text = f"{words(question.prompt)}  {words(question.answer)}"
+    for part in question.parts:
+        notes: list[str] = [] if part.kind == "plain" else [part.kind]
+        notes += ["stale: " + ", ".join(map(words, part.stale))] if part.stale else []
+        text += f"    [{'; '.join(notes)}]" if notes else ""
+    return text
+
+
+def _print_words(console: Console, indent: str, words: list[str]) -> None:
+    console.print(indent + " ".join(words), markup=False, soft_wrap=True)
+
+
+def size_table(grid: Grid) -> Table:
+    """What each model of ``grid`` is made of."""
+    table = Table(header_style="bold")
+    for title in (
+        "model",
+        "parameters",
+        "of the budget",
+        "feed-forward width",
+        f"state numbers a layer ({STATE_TOKENS} tokens)",
+        "state bytes",
+    ):
+        table.add_column(title, justify="left" if title == "model" else "right")
+    for size in model_sizes(grid):
+        table.add_row(
+            size.model,
+            f"{size.parameters:,}",
+            f"{size.parameters / grid.parameters - 1:+.2%}",
+            f"{size.feed_forward:,}",
+            f"{size.state_numbers:,}",
+            f"{size.state_bytes:,}",
+        )
+    return table
+
+
+def run_grid(
+    console: Console, schedule: Schedule, out: Path, *, workers: int, executor: str
+) -> None:
+    """Run what is open of a grid, with one display of progress.
+
+    Raises:
+        ValueError: a result of other settings lies in ``out``, or some cells could not be run.
+    """
+    logging.disable_progress_bar()
+    grid = schedule.grid
+    console.print(size_table(grid))
+    # What earlier runs finished may make further cells known, whose results may be there too.
+    while found := {
+        cell: result
+        for cell in schedule.open()
+        if (result := finished(grid, cell, out)) is not None
+    }:
+        schedule.results.update(found)
+    total = schedule.total()
+    console.print(f"{len(schedule.results)} of {total} cells are finished already.", markup=False)
+    with _progress(console) as progress:
+        display = _Display(progress, schedule, total)
+        if executor == "ray":
+            from fourfold.grid.ray_cluster import run_on_ray
+
+            given_up = run_on_ray(schedule, out, on_event=display.show)
+        else:
+            given_up = run_locally(schedule, out, workers=workers, on_event=display.show)
+    if given_up:
+        raise ValueError(
+            f"{len(given_up)} cells could not be run, the first of them {given_up[0]}; the others "
+            f"are in {out}. To try again, run the same command."
+        )
+    console.print(f"Results:  {out}/cells", soft_wrap=True, markup=False)
+    console.print(f"Report:  fourfold tasks report {out}", soft_wrap=True, markup=False)
+
+
+class _Display:
+    """One line for the grid and one for each cell that is running."""
+
+    def __init__(self, progress: Progress, schedule: Schedule, total: int) -> None:
+        self.progress, self.schedule = progress, schedule
+        self.overall = progress.add_task(
+            "all cells", total=total, completed=len(schedule.results), note=""
+        )
+        self.lines: dict[Cell, TaskID] = {}
+
+    def show(self, event: Event) -> None:
+        steps = self.schedule.grid.training.steps
+        if event.cell not in self.lines:
+            self.lines[event.cell] = self.progress.add_task(str(event.cell), total=steps, note="")
+        line = self.lines[event.cell]
+        if event.kind == "step" and event.step is not None:
+            self.progress.update(
+                line, completed=event.step.step, note=f"loss {event.step.loss:.3f}"
+            )
+            return
+        self.progress.remove_task(self.lines.pop(event.cell))
+        if event.kind == "finished":
+            self.progress.advance(self.overall)
+        else:
+            self.progress.console.print(event.message, markup=False, soft_wrap=True)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:>4}/{task.total}"),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+    )

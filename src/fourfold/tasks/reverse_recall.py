@@ -1,0 +1,40 @@
+"""Read, from the other coordinate: the key of a value."""
+
+from __future__ import annotations
+
+from random import Random
+
+from fourfold.tasks.bindings import BindingTask, Value
+from fourfold.tasks.example import Example, Part, Question
+from fourfold.tasks.task import Loads, up_to
+
+
+class ReverseRecall(BindingTask):
+    """The pairs of kv_recall, no two values alike, then questions for the key of a value.
+
+    ``k5 v1 v7 k2 v3``, then ``of v1 v7 =`` is answered ``k5 .``
+    """
+
+    name = "reverse_recall"
+    asks_for = "Read, from the other coordinate"
+    load_is = "pairs"
+    loads: Loads = up_to(8)
+
+    def needs(self, load: int) -> dict[str, int]:
+        return {"key": load, "value": load}
+
+    def example(self, random: Random, load: int) -> Example:
+        pairs: dict[int, Value] = {}
+        for key in self.sample(random, "key", load):
+            pairs[key] = self.new_value(random, tuple(pairs.values()))
+        context = [token for key, value in pairs.items() for token in (key, *value)]
+        asked = random.sample(list(pairs), min(load, self.questions))
+        questions = tuple(
+            Question(
+                prompt=(self.sign("reverse"), *pairs[key], self.sign("is")),
+                parts=(Part((key,)),),
+                end=self.sign("end"),
+            )
+            for key in asked
+        )
+        return Example(tuple(context), load, questions)
