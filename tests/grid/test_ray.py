@@ -119,10 +119,9 @@ def test_with_a_worker_killed_every_cell_finishes_once_and_as_it_would_here(
     def on_event(event):
         events.append(event)
         side_by_side.add(len(workers()))
-        if event.kind == "step" and not killed and len(workers()) == 2:
-            assert event.step.step < 300
-            if kill_worker_of(event.cell):
-                killed.append(event.cell)
+        midway = event.kind == "step" and event.step.step < 300
+        if midway and not killed and len(workers()) == 2 and kill_worker_of(event.cell):
+            killed.append(event.cell)
 
     assert run_on_ray(schedule, tmp_path, on_event=on_event) == []
     record_property("ray: seconds for five cells, a worker killed", round(time.monotonic() - began))
@@ -183,6 +182,20 @@ def test_an_exception_in_a_cell_is_told_at_once_and_others_go_on(cluster, tmp_pa
     assert (told[cell].kind, told[other].kind) == ("failed", "finished")
     assert told[cell].message.startswith(f"{cell}: NotADirectoryError: ")
     assert (tmp_path / "models" / other.path.with_suffix("") / "model.safetensors").exists()
+
+
+def test_an_interrupt_cancels_what_runs_but_leaves_a_cluster_that_was_there(cluster, tmp_path):
+    running = []
+
+    def on_event(event):
+        running.extend(workers())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_on_ray(Schedule(Grid(**settings(1_000_000))), tmp_path, on_event=on_event)
+    assert running
+    wait_until(lambda: not workers() and all(map(gone, running)))
+    assert cluster.is_initialized()
 
 
 def test_ctrl_c_ends_what_runs_and_the_cluster_that_was_started(tmp_path):

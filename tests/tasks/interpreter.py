@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 NOTHING = ["nothing"]
 
 
@@ -63,19 +65,19 @@ def answer(task: str, words: list[str], asked: list[str]) -> list[str]:
     if task == "copy":
         return [word for word in words if word[0] == "v"]
     if task == "selective_copy":
-        return [word for mark, word in zip(words, words[1:], strict=False) if mark == "*"]
+        return [word for mark, word in pairwise(words) if mark == "*"]
     if task == "reverse_recall":
-        assert asked[0] == "of"
+        assert (asked[0], asked[-1]) == ("of", "=")
         (key,) = (key for key, value in bindings(words) if value == asked[1:-1])
         return [key]
-    assert (asked[0], asked[-1]) == ("?", "=")
+    assert asked[0] == "?"
     key = asked[1]
     if task == "revise":
         return [past[-1] for past in entities(words)[key]]
     if task == "pointer_chase":
         assert set(words[1::3]) == {"->"}
         links = dict(zip(words[::3], words[2::3], strict=True))
-        for hop in asked[2:-1]:
+        for hop in asked[2:]:
             assert hop == ">"
             key = links[key]
         return [key]

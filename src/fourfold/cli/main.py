@@ -309,4 +309,22 @@ def tasks_run(
     if executor not in ("local", "ray"):
         raise ValueError(f"executor must be local or ray; got {executor!r}.")
     schedule = Schedule(read_grid(config), Shard.parse(shard))
-    run_grid(console, schedule, out, workers=workers, executor=executor)
+    run_grid(console, schedule, config, out, workers=workers, executor=executor)
+
+
+@tasks.command("report")
+@plain_errors
+def tasks_report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of tasks run.")],
+    config: Annotated[
+        Path | None, typer.Option(help="The grid; by default the grid.yaml in FOLDER.")
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(help="short or full: print the tables as Markdown, and write nothing."),
+    ] = None,
+) -> None:
+    """Draw report.html and figures from the results in FOLDER, finished or not."""
+    from fourfold.cli.tasks import report_grid
+
+    report_grid(console, folder, config=config, table=table)

@@ -9,14 +9,18 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from transformers.utils import logging
 
-from fourfold.grid import Cell, Grid, Schedule
-from fourfold.grid.cell import STATE_TOKENS, finished
+from fourfold.files import write_atomically
+from fourfold.grid import Cell, Grid, Schedule, read_grid
+from fourfold.grid.gather import gather
 from fourfold.grid.local import Event, run_locally
 from fourfold.grid.sizes import model_sizes
 from fourfold.tasks import TASKS, Source, make_task
 from fourfold.tasks.example import Question
 from fourfold.tasks.registry import check_split
 from fourfold.tasks.task import Task
+
+CONFIG = "grid.yaml"
+"""The copy of a grid's file beside its results."""
 
 
 def task_table() -> Table:
@@ -78,9 +82,9 @@ def size_table(grid: Grid) -> Table:
     for title in (
         "model",
         "parameters",
-        "of the budget",
-        "feed-forward width",
-        f"state numbers a layer ({STATE_TOKENS} tokens)",
+        "of budget",
+        "feed-forward",
+        "state numbers a layer",
         "state bytes",
     ):
         table.add_column(title, justify="left" if title == "model" else "right")
@@ -97,9 +101,12 @@ def size_table(grid: Grid) -> Table:
 
 
 def run_grid(
-    console: Console, schedule: Schedule, out: Path, *, workers: int, executor: str
+    console: Console, schedule: Schedule, config: Path, out: Path, *, workers: int, executor: str
 ) -> None:
     """Run what is open of a grid, with one display of progress.
+
+    Args:
+        config: the file of the grid, a copy of which is kept in ``out`` for the report.
 
     Raises:
         ValueError: a result of other settings lies in ``out``, or some cells could not be run.
@@ -107,13 +114,8 @@ def run_grid(
     logging.disable_progress_bar()
     grid = schedule.grid
     console.print(size_table(grid))
-    # What earlier runs finished may make further cells known, whose results may be there too.
-    while found := {
-        cell: result
-        for cell in schedule.open()
-        if (result := finished(grid, cell, out)) is not None
-    }:
-        schedule.results.update(found)
+    gather(schedule, out)
+    _keep_config(config, out)
     total = schedule.total()
     console.print(f"{len(schedule.results)} of {total} cells are finished already.", markup=False)
     with _progress(console) as progress:
@@ -131,6 +133,48 @@ def run_grid(
         )
     console.print(f"Results:  {out}/cells", soft_wrap=True, markup=False)
     console.print(f"Report:  fourfold tasks report {out}", soft_wrap=True, markup=False)
+
+
+def report_grid(console: Console, folder: Path, *, config: Path | None, table: str | None) -> None:
+    """Write the report of the grid in ``folder``, or print its tables.
+
+    Args:
+        config: the file of the grid; by default the one in ``folder``.
+        table: "short" or "full", to print as Markdown in place of a report.
+
+    Raises:
+        FileNotFoundError: no such grid, or nothing of it is finished.
+        ValueError: ``table`` is something else, or a result is of other settings.
+    """
+    from fourfold.reports.tasks import (
+        full_markdown,
+        read_results,
+        short_markdown,
+        write_task_report,
+    )
+
+    if table not in (None, "short", "full"):
+        raise ValueError(f"table must be short or full; got {table!r}.")
+    if config is None and not (folder / CONFIG).exists():
+        raise FileNotFoundError(
+            f"{folder} holds no {CONFIG}; say with --config which grid was run into it."
+        )
+    grid = read_grid(config or folder / CONFIG)
+    if table is None:
+        path = write_task_report(grid, folder)
+        console.print(f"Report:  {path}", soft_wrap=True, markup=False)
+        console.print(f"Figures: {path.parent / 'figures'}", soft_wrap=True, markup=False)
+        return
+    results = read_results(grid, folder)
+    show = short_markdown if table == "short" else full_markdown
+    console.print(show(results), soft_wrap=True, markup=False)
+
+
+def _keep_config(config: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    kept = out / CONFIG
+    if not (kept.exists() and kept.samefile(config)):
+        write_atomically(kept, config.read_bytes())
 
 
 class _Display:

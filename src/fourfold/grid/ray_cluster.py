@@ -25,9 +25,9 @@ def run_on_ray(
     """Run what is open until nothing is, and keep each result as soon as it is there.
 
     Every cell takes one CPU and one thread. The cluster is the one that this process is connected
-    to already, else the one that RAY_ADDRESS names, else one that runs on this machine; where there
-    is none, one is started for the time that it takes. Its machines need the same fourfold as this
-    one.
+    to already, else the one that RAY_ADDRESS names, else one that runs on this machine. Where there
+    is none, and with RAY_ADDRESS=local, one is started for as long as it takes. Each of its
+    machines needs the same fourfold as this one.
 
     Args:
         folder: where this process, and no other, writes the results. It need not be shared, unless
@@ -38,8 +38,7 @@ def run_on_ray(
         the cells that were given up.
 
     Raises:
-        ValueError: Ray is not installed, or the cluster runs other versions.
-        OSError: there is no cluster where RAY_ADDRESS says.
+        ValueError: Ray is not installed, or the cluster does not answer or runs other versions.
     """
     try:
         import ray
@@ -52,8 +51,9 @@ def run_on_ray(
         try:
             # Without usage statistics: a cluster that is started in this way sends none.
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        except RuntimeError as error:
-            raise ValueError(f"The Ray cluster cannot be used: {error}") from error
+        except (ConnectionError, RuntimeError) as error:
+            reason = str(error) or "it does not answer, or runs other versions."
+            raise ValueError(f"The Ray cluster cannot be used: {reason}") from error
     running: dict[Any, Cell] = {}
     try:
         return _run_all(schedule, folder, on_event, running)

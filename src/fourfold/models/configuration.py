@@ -46,14 +46,14 @@ class FourfoldConfig(PreTrainedConfig):
         atpm_key_dim: Dk, columns of those that ATPM gives to the key view; None for a quarter.
         transport_rank: R of ATPM's bilinear proposal.
         atpm_unit_query: scale ATPM's free query to unit norm.
-        atpm_rho, atpm_lambda: fix ATPM's transport ρ or proximal recall λ; None learns them for each
+        atpm_rho, atpm_lambda: fix ATPM's transport ρ or proximal recall λ; None learns it for each
             token.
         atpm_joint_beta: give both views of ATPM's entity the same strength, βK = βV.
         comba_correction: the output correction with which Comba starts.
         conv_size: width of the delta family's short convolution; 0 for none.
         decay_init: how decaying layers start, "published" or "log_spaced"; see ``layers.decay``.
-        decay_times: shortest and longest time, in tokens, over which heads of "log_spaced" forget at
-            first; None for 4 and 4,096.
+        decay_times: shortest and longest time, in tokens, over which the heads forget when they
+            start "log_spaced"; None for 4 and 4,096.
         chunk_size: tokens a chunk in the delta family's chunked form.
         rope_theta: base of attention's rotary frequencies.
         sliding_window: tokens that attention sees; None for all.

@@ -38,9 +38,9 @@ class BindingTask(SymbolTask):
     def about(
         self, key: int, value: Value | None, kind: Kind, stale: tuple[Value, ...] = ()
     ) -> Question:
-        """``? key =``."""
+        """``? key``."""
         return Question(
-            prompt=(self.sign("ask"), key, self.sign("is")),
+            prompt=(self.sign("ask"), key),
             parts=(Part(self.said(value), kind, stale),),
             end=self.sign("end"),
         )

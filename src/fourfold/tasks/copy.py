@@ -13,7 +13,7 @@ from fourfold.tasks.task import Loads, SymbolTask, up_to
 class Copy(SymbolTask):
     """A span of different values, a gap of noise, then the span is asked for. The load is the gap.
 
-    ``v4 v9 v2 n7 n1 n1 n3``, then ``? =`` is answered ``v4 v9 v2 .``
+    ``v4 v9 v2 n7 n1 n1 n3``, then ``?`` is answered ``v4 v9 v2 .``
 
     Attributes:
         span: the most values; each span has 1 to that many.
@@ -35,5 +35,5 @@ class Copy(SymbolTask):
 
 
 def repeat(task: SymbolTask, span: tuple[int, ...]) -> Question:
-    """``? =``, answered with a span."""
-    return Question((task.sign("ask"), task.sign("is")), (Part(span),), task.sign("end"))
+    """``?``, answered with a span."""
+    return Question((task.sign("ask"),), (Part(span),), task.sign("end"))

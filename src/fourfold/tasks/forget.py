@@ -12,7 +12,7 @@ from fourfold.tasks.task import Loads, up_to
 class Forget(BindingTask):
     """Pairs, about half of which are then deleted. The load is the pairs.
 
-    ``k5 v1 v7 k2 v3 forget k5``, then ``? k5 =`` is answered ``nothing .``
+    ``k5 v1 v7 k2 v3 forget k5``, then ``? k5`` is answered ``nothing .``
     """
 
     name = "forget"

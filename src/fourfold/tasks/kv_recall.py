@@ -12,7 +12,7 @@ from fourfold.tasks.task import Loads, up_to
 class KeyValueRecall(BindingTask):
     """Pairs of a key and a value, then questions for the value of a key. The load is the pairs.
 
-    ``k5 v1 v7 k2 v3``, then ``? k5 =`` is answered ``v1 v7 .``
+    ``k5 v1 v7 k2 v3``, then ``? k5`` is answered ``v1 v7 .``
     """
 
     name = "kv_recall"

@@ -41,7 +41,7 @@ def _all_nine() -> tuple[SymbolTask, ...]:
 class Mixture(Task):
     """Examples of all tasks in equal parts, each behind the symbol of its task.
 
-    ``t0 k5 v1 v7 k2 v3``, then ``? k5 =`` is answered ``v1 v7 .``
+    ``t0 k5 v1 v7 k2 v3``, then ``? k5`` is answered ``v1 v7 .``
 
     Attributes:
         tasks: those that are mixed; the first has symbol t0.

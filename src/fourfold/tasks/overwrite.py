@@ -14,7 +14,7 @@ from fourfold.tasks.task import Loads, up_to
 class Overwrite(BindingTask):
     """Pairs, then new values for some of the keys, again and again. The load is the replacements.
 
-    ``k5 v1 k2 v3 v8 k5 v7 k5 v4``, then ``? k5 =`` is answered ``v4 .``; ``v1`` and ``v7`` are
+    ``k5 v1 k2 v3 v8 k5 v7 k5 v4``, then ``? k5`` is answered ``v4 .``; ``v1`` and ``v7`` are
     stale.
 
     Attributes:

@@ -13,7 +13,7 @@ from fourfold.tasks.task import Loads, SymbolTask, up_to
 class PointerChase(SymbolTask):
     """Links of one ring in shuffled order, then the node so many hops on. The load is the hops.
 
-    ``k5 -> k2 k9 -> k5 k2 -> k9``, then ``? k9 > > =`` is answered ``k2 .``
+    ``k5 -> k2 k9 -> k5 k2 -> k9``, then ``? k9 > >`` is answered ``k2 .``
 
     The loads start at 1 and, in training, end at 2: two layers can compose two reads.
 
@@ -49,7 +49,7 @@ class PointerChase(SymbolTask):
         for start in random.sample(range(self.nodes), min(self.starts, self.nodes)):
             goal = ring[(start + load) % self.nodes]
             hops = [self.sign("hop")] * load
-            prompt = (self.sign("ask"), ring[start], *hops, self.sign("is"))
+            prompt = (self.sign("ask"), ring[start], *hops)
             questions.append(Question(prompt, (Part((goal,)),), self.sign("end")))
         context = tuple(token for link in links for token in link)
         return Example(context, load, tuple(questions))

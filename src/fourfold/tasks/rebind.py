@@ -12,9 +12,11 @@ from fourfold.tasks.task import Loads, up_to
 
 
 class Rebind(BindingTask):
-    """Bindings, no two alike, then moves to keys that hold nothing and swaps. The load is the moves and swaps.
+    """Bindings, then moves to keys that hold nothing and swaps. The load is these.
 
-    ``k5 v1 k2 v3 move k5 k7 ; swap k7 k2 ;``, then ``? k7 =`` is answered ``v3 .`` and ``? k5 =``
+    No two of the values are alike.
+
+    ``k5 v1 k2 v3 move k5 k7 ; swap k7 k2 ;``, then ``? k7`` is answered ``v3 .`` and ``? k5``
     is answered ``nothing .``
 
     Attributes:

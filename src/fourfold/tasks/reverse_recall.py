@@ -21,7 +21,12 @@ class ReverseRecall(BindingTask):
     loads: Loads = up_to(8)
 
     def needs(self, load: int) -> dict[str, int]:
-        return {"key": load, "value": load}
+        # Of n symbols there are n values of one token, n² of two, and so on; twice as many as are
+        # needed leave room to draw from.
+        symbols = 1
+        while sum(symbols**length for length in range(1, self.value_tokens + 1)) < 2 * load:
+            symbols += 1
+        return {"key": load, "value": symbols}
 
     def example(self, random: Random, load: int) -> Example:
         pairs: dict[int, Value] = {}

@@ -13,7 +13,7 @@ from fourfold.tasks.task import Loads, SymbolTask, up_to
 class Revise(SymbolTask):
     """Entities with several attributes, then updates of single ones. The load is the updates.
 
-    ``k5 v1 v7 v3 k2 v8 v6 v2 k5 a1 v9``, then ``? k5 =`` is answered ``v1 v9 v3 .``
+    ``k5 v1 v7 v3 k2 v8 v6 v2 k5 a1 v9``, then ``? k5`` is answered ``v1 v9 v3 .``
 
     Attributes:
         entities: how many there are.
@@ -57,5 +57,5 @@ class Revise(SymbolTask):
             )
             for past in attributes
         )
-        prompt = (self.sign("ask"), key, self.sign("is"))
+        prompt = (self.sign("ask"), key)
         return Question(prompt, tuple(parts), self.sign("end"))

@@ -14,7 +14,7 @@ from fourfold.tasks.task import Loads, SymbolTask, up_to
 class SelectiveCopy(SymbolTask):
     """Marked values scattered in noise, asked for in their order. The load is the noise.
 
-    ``n3 * v4 n7 n1 * v9 n2``, then ``? =`` is answered ``v4 v9 .``
+    ``n3 * v4 n7 n1 * v9 n2``, then ``?`` is answered ``v4 v9 .``
 
     Attributes:
         marked: the most marked values; each example has 1 to that many, all different.

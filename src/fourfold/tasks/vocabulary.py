@@ -40,7 +40,7 @@ class Vocabulary(BaseModel):
 
     attributes: int = Field(default=4, ge=0)
     keys: int = Field(default=32, ge=0)
-    values: int = Field(default=32, ge=0)
+    values: int = Field(default=16, ge=0)
     noise: int = Field(default=16, ge=0)
     tasks: int = Field(default=9, ge=0)
 

@@ -101,6 +101,13 @@ def part_shares(results: GridResults, task: str, split: Split) -> dict[str, dict
     return shares
 
 
+def part_counts(results: GridResults, task: str, split: Split) -> dict[str, int]:
+    """How many parts of each kind a split asks about; all models and seeds have the same."""
+    measured = [result for result in results.of(task) if not diverged(result)]
+    parts = measured[0]["tests"][split].get("parts", {}) if measured else {}
+    return {kind: entry["of"] for kind, entry in parts.items()}
+
+
 def _point(x: float, values: Sequence[float]) -> Point:
     return Point(x, fmean(values), min(values), max(values))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from fourfold.grid.cell import TESTS
 from fourfold.grid.config import ModelEntry
 from fourfold.reports.tasks.results import GridResults, diverged
-from fourfold.reports.tasks.scores import mean_score
-from fourfold.reports.tasks.table import NOTHING, Entry, Table, count, percent, plain
+from fourfold.reports.tasks.score_table import mean_entry
+from fourfold.reports.tasks.table import NOTHING, Entry, Table, percent, plain
 from fourfold.tasks import Loads
 
 
 def model_table(results: GridResults) -> Table:
     """What each model is, how large it is, and its means."""
-    header = ("model", "layers", "rate", "seeds", "parameters", "state, bytes")
     rows = []
     for name, entry in results.grid.models.items():
         rows.append(
@@ -21,15 +20,14 @@ def model_table(results: GridResults) -> Table:
                     name,
                     _layers(entry),
                     "searched" if entry.rate_of is None else f"of {entry.rate_of}",
-                ),
-                *plain(
                     f"{len(results.grid.seeds_of(name))}",
                     _range_of(results, name, "parameters"),
                     _range_of(results, name, "state_bytes"),
                 ),
-                *(_mean(results, name, split) for split in TESTS),
+                *(mean_entry(results, name, split, "exact_match") for split in TESTS),
             )
         )
+    header = ("model", "layers", "rate", "seeds", "parameters", "state, bytes")
     return Table((*header, "mean IID", "mean OOD", "mean Stress"), tuple(rows), words=3)
 
 
@@ -67,14 +65,6 @@ def _rate(results: GridResults, task: str, model: str) -> Entry:
         return Entry(NOTHING, (" · ".join(sweep),), flag=True)
     edge = len(rates) > 1 and chosen in (min(rates), max(rates))
     return Entry(f"{chosen:g} (edge)" if edge else f"{chosen:g}", (" · ".join(sweep),), flag=edge)
-
-
-def _mean(results: GridResults, model: str, split: str) -> Entry:
-    assert split in TESTS
-    found, rows = mean_score(results, model, split, "exact_match")
-    if found is None:
-        return Entry(NOTHING, (f"{rows} of {count(len(results.grid.tasks), 'row')}",), flag=True)
-    return Entry(percent(found.mean))
 
 
 def _layers(entry: ModelEntry) -> str:

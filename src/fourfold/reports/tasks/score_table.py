@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fourfold.reports.tasks.results import GridResults, Group
@@ -14,122 +14,131 @@ MEAN = "mean"
 
 
 def score_table(results: GridResults, split: Split, measure: Measure) -> Table:
-    """A row for each task and one for their mean, a column for each model; see ``LEGEND``."""
-    show = _nats if measure == "cross_entropy" else percent
-    best = min if measure == "cross_entropy" else max
+    """A row for each task and one for their mean, a column for each model."""
     rows = [
-        (task, [_entry(results, group, split, measure, show) for group in results.groups(task)])
+        (task, [_entry(results, group, split, measure) for group in results.groups(task)])
         for task in results.grid.tasks
     ]
-    rows.append((MEAN, [_mean(results, model, split, measure, show) for model in _models(results)]))
-    return Table(
-        header=("task", *_models(results)),
-        rows=tuple((Entry(name), *mark_best(entries, best)) for name, entries in rows),
-    )
+    rows.append((MEAN, _means(results, split, measure)))
+    return _marked("task", results, rows, measure, foot=1)
 
 
 def short_table(results: GridResults) -> Table:
-    """Exact match IID and the means of all splits, without the notes that a reader can do without.
+    """Exact match IID and the means of all splits, without ranges.
 
-    Of the notes one stays: how many seeds learned a task, where some did and others did not.
+    How many seeds learned a task is said only where some did and others did not.
     """
-    rows = []
-    for task in results.grid.tasks:
-        groups = results.groups(task)
-        entries = [_entry(results, group, "iid", "exact_match", percent) for group in groups]
-        rows.append((task, [_shortened(*pair) for pair in zip(entries, groups, strict=True)]))
-    splits: tuple[tuple[str, Split], ...] = (
-        (MEAN, "iid"),
-        ("mean, OOD", "ood"),
-        ("mean, Stress", "stress"),
-    )
-    for name, split in splits:
-        entries = [
-            _mean(results, model, split, "exact_match", percent) for model in _models(results)
-        ]
-        rows.append(
-            (name, [each if each.text == NOTHING else replace(each, notes=()) for each in entries])
+    rows = [
+        (
+            task,
+            [
+                _entry(results, group, "iid", "exact_match", brief=True)
+                for group in results.groups(task)
+            ],
         )
+        for task in results.grid.tasks
+    ]
+    splits: dict[str, Split] = {MEAN: "iid", "mean, OOD": "ood", "mean, Stress": "stress"}
+    for name, split in splits.items():
+        rows.append((name, _means(results, split, "exact_match", brief=True)))
+    return _marked("exact match, IID, %", results, rows, "exact_match", foot=len(splits))
+
+
+def mean_entry(
+    results: GridResults, model: str, split: Split, measure: Measure, *, brief: bool = False
+) -> Entry:
+    """The mean of a model over all tasks, or over how many there would be one.
+
+    Args:
+        brief: without the range between the seeds.
+    """
+    found, rows = mean_score(results, model, split, measure)
+    if found is None:
+        return Entry(NOTHING, (f"{rows} of {count(len(results.grid.tasks), 'row')}",), flag=True)
+    lacks = _lacks([results.group(task, model) for task in results.grid.tasks])
+    notes = lacks if brief else [*_range(found, measure), *lacks]
+    return Entry(_show(found.mean, measure), tuple(notes), flag=bool(lacks))
+
+
+def _marked(
+    title: str,
+    results: GridResults,
+    rows: list[tuple[str, list[Entry]]],
+    measure: Measure,
+    *,
+    foot: int,
+) -> Table:
     return Table(
-        header=("exact match, IID, %", *_models(results)),
-        rows=tuple((Entry(name), *mark_best(entries, max)) for name, entries in rows),
+        header=(title, *results.grid.models),
+        rows=tuple((Entry(name), *_mark_best(entries, measure)) for name, entries in rows),
+        foot=foot,
     )
 
 
-def mark_best(entries: list[Entry], best: Callable[[list[float]], float]) -> list[Entry]:
-    """Mark all entries that show the best figure; what differs beyond its digits is no better."""
-    shown = [float(entry.text) for entry in entries if entry.text != NOTHING]
-    if not shown:
+def _mark_best(entries: list[Entry], measure: Measure) -> list[Entry]:
+    """Mark all entries that show the best figure, unless all are alike.
+
+    What differs beyond the digits that are shown is no better.
+    """
+    shown = {float(entry.text) for entry in entries if entry.text != NOTHING}
+    if len(shown) < 2:
         return entries
-    winner = best(shown)
+    best = min(shown) if measure == "cross_entropy" else max(shown)
     return [
-        replace(entry, best=entry.text != NOTHING and float(entry.text) == winner)
+        replace(entry, best=entry.text != NOTHING and float(entry.text) == best)
         for entry in entries
     ]
 
 
-def why_nothing(results: GridResults, group: Group) -> str:
+def _means(
+    results: GridResults, split: Split, measure: Measure, *, brief: bool = False
+) -> list[Entry]:
+    return [
+        mean_entry(results, model, split, measure, brief=brief) for model in results.grid.models
+    ]
+
+
+def _entry(
+    results: GridResults, group: Group, split: Split, measure: Measure, *, brief: bool = False
+) -> Entry:
+    found = score(group, split, measure)
+    if found is None:
+        return Entry(NOTHING, (_why_nothing(results, group),), flag=True)
+    notes = [] if brief else _range(found, measure)
+    left, runs = left_plateau(group), len(group.runs)
+    if measure == "exact_match" and (not brief or 0 < left < runs):
+        notes.append(f"{left}/{runs}")
+    lacks = _lacks([group])
+    return Entry(_show(found.mean, measure), (*notes, *lacks), flag=bool(lacks))
+
+
+def _lacks(groups: Sequence[Group]) -> list[str]:
+    """How many runs diverged, and how many are not finished."""
+    counts = {
+        "diverged": sum(len(group.diverged) for group in groups),
+        "missing": sum(len(group.missing) for group in groups),
+    }
+    return [f"{number} {word}" for word, number in counts.items() if number]
+
+
+def _why_nothing(results: GridResults, group: Group) -> str:
     """Why a model has no score on a task, in a few words."""
     if group.rate is not None:
-        return "no finished seed" if not group.runs else "diverged"
-    leader = results.grid.models[group.model].rate_of
-    if leader is not None:
-        return f"rate of {leader} open"
+        return "diverged" if group.runs else f"0 of {count(len(group.seeds), 'seed')}"
+    if results.grid.models[group.model].rate_of is not None:
+        return "rate open"
     sweep = results.schedule.sweep(group.task, group.model)
     done = sum(cell in results.cells for cell in sweep)
     return f"{done} of {count(len(sweep), 'rate')}"
 
 
-def _models(results: GridResults) -> list[str]:
-    return list(results.grid.models)
-
-
-def _entry(
-    results: GridResults, group: Group, split: Split, measure: Measure, show: Callable[[float], str]
-) -> Entry:
-    found = score(group, split, measure)
-    if found is None:
-        return Entry(NOTHING, (why_nothing(results, group),), flag=True)
-    notes = _range(found, show)
-    if measure == "exact_match":
-        notes.append(f"{left_plateau(group)}/{len(group.runs)}")
-    if group.missing:
-        notes.append(f"{len(group.missing)} missing")
-    if group.diverged:
-        notes.append(f"{len(group.diverged)} diverged")
-    return Entry(show(found.mean), tuple(notes), flag=bool(group.missing or group.diverged))
-
-
-def _mean(
-    results: GridResults, model: str, split: Split, measure: Measure, show: Callable[[float], str]
-) -> Entry:
-    found, rows = mean_score(results, model, split, measure)
-    if found is None:
-        return Entry(NOTHING, (f"{rows} of {count(len(results.grid.tasks), 'row')}",), flag=True)
-    notes = _range(found, show)
-    missing = sum(len(results.group(task, model).missing) for task in results.grid.tasks)
-    if missing:
-        notes.append(f"{missing} missing")
-    return Entry(show(found.mean), tuple(notes), flag=bool(missing))
-
-
-def _range(found: Score, show: Callable[[float], str]) -> list[str]:
+def _range(found: Score, measure: Measure) -> list[str]:
     if found.spread is not None:
-        return ["–".join(map(show, found.spread))]
+        return ["–".join(_show(end, measure) for end in found.spread)]
     if found.interval is not None:
-        return [f"[{'–'.join(map(show, found.interval))}]"]
+        return [f"[{'–'.join(_show(end, measure) for end in found.interval)}]"]
     return []
 
 
-def _shortened(entry: Entry, group: Group) -> Entry:
-    if entry.text == NOTHING:
-        return entry
-    left, runs = left_plateau(group), len(group.runs)
-    notes = [f"{left}/{runs}"] if 0 < left < runs else []
-    if group.missing:
-        notes.append(f"{len(group.missing)} missing")
-    return replace(entry, notes=tuple(notes))
-
-
-def _nats(loss: float) -> str:
-    return f"{loss:.3f}"
+def _show(value: float, measure: Measure) -> str:
+    return f"{value:.3f}" if measure == "cross_entropy" else percent(value)

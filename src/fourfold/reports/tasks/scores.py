@@ -68,20 +68,18 @@ def mean_score(
     found = [each for each in scores if each is not None]
     if len(found) < len(groups):
         return None, len(found)
-    mean = fmean(each.mean for each in found)
-    by_seed = _means_by_seed(groups, split, measure)
-    spread = (min(by_seed), max(by_seed)) if len(by_seed) > 1 else None
-    return Score(mean, spread=spread), len(found)
+    by_seed = [_mean_of_seed(groups, seed, split, measure) for seed in groups[0].seeds]
+    means = [each for each in by_seed if each is not None]
+    # A range of some of the seeds need not hold the mean of all results.
+    whole = len(means) == len(by_seed) > 1
+    spread = (min(means), max(means)) if whole else None
+    return Score(fmean(each.mean for each in found), spread=spread), len(found)
 
 
-def _means_by_seed(groups: Sequence[Group], split: Split, measure: Measure) -> list[float]:
-    """For each seed that is finished on all tasks, its mean over them."""
-    means = []
-    for seed in groups[0].seeds:
-        values = [
-            value(group.runs[seed], split, measure) for group in groups if seed in group.runs
-        ]
-        whole = [each for each in values if each is not None]
-        if len(whole) == len(groups):
-            means.append(fmean(whole))
-    return means
+def _mean_of_seed(
+    groups: Sequence[Group], seed: int, split: Split, measure: Measure
+) -> float | None:
+    """The mean of one seed over all tasks, if it has a value on each."""
+    found = [value(group.runs[seed], split, measure) for group in groups if seed in group.runs]
+    values = [each for each in found if each is not None]
+    return fmean(values) if len(values) == len(groups) else None

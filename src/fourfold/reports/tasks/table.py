@@ -33,11 +33,13 @@ class Table:
         header: titles of the columns.
         rows: entries; the first names the row.
         words: how many columns, from the first, hold words and not figures.
+        foot: how many rows, from the last, sum up the others.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     words: int = 1
+    foot: int = 0
 
 
 def plain(*texts: str) -> tuple[Entry, ...]:
