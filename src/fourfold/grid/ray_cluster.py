@@ -111,11 +111,12 @@ def _run_all(
             if deaths[cell] == DEATHS:
                 given_up.append(cell)
                 on_event(Event(cell, "failed", message="It is given up."))
+        steps: dict[str, tuple[int, float, float]] = {}
         with contextlib.suppress(RayError):  # progress may be missed
             steps = ray.get(board.take.remote(), timeout=INTERVAL)
-            for cell in running.values():
-                if str(cell) in steps:
-                    on_event(Event(cell, "step", step=Step(*steps[str(cell)])))
+        for cell in running.values():
+            if str(cell) in steps:
+                on_event(Event(cell, "step", step=Step(*steps[str(cell)])))
 
 
 def _run(
