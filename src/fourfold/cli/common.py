@@ -1,0 +1,35 @@
+"""What all commands share."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+
+console = Console(highlight=False, emoji=False)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def plain_errors(command: Command) -> Command:
+    """Show what a user did wrong as one sentence, not as a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        logging.basicConfig(format="%(message)s")
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal may know fewer letters
+        try:
+            return command(*args, **kwargs)
+        except (ValueError, ArithmeticError, OSError) as error:
+            typer.echo(f"fourfold: {error}", err=True)
+            raise typer.Exit(1) from error
+
+    return wrapped  # type: ignore[return-value]
