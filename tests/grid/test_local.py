@@ -292,7 +292,7 @@ def test_sizes_are_printed_with_the_state(tmp_path):
     [
         (dict(tasks=["kv_recal"]), "Did you mean 'kv_recall'"),
         (dict(tasks={"copy": {"spam": 3}}), "copy has no field 'spam'; .* Did you mean 'span'"),
-        (dict(model={}), "no field 'model'; .* Did you mean 'models'"),
+        (dict(model={}), "has no field 'model'; .* Did you mean 'models'"),
         (dict(models={"A": {"layer": "atpmm"}}), "Did you mean 'atpm'"),
         (dict(models={"A": {"layer": "atpm", "rate_off": "B"}}), "models.A.rate_off: Extra inputs"),
         (

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.tasks import Task, make_task
-from fourfold.tasks.registry import first_fault, near
+from fourfold.tasks.registry import near, validated
 
 TOLERANCE = 0.02
 """How far a model's parameters may lie from the budget, as a share of it."""
@@ -196,13 +196,4 @@ def read_grid(path: Path) -> Grid:
         raise ValueError(f"{path} is no YAML file: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a mapping with tasks, models and rates.")
-    for field in content:
-        if field not in Grid.model_fields:
-            raise ValueError(
-                f"{path}: no field {field!r}; there are {', '.join(Grid.model_fields)}."
-                f"{near(str(field), Grid.model_fields)}"
-            )
-    try:
-        return Grid(**content)
-    except ValidationError as error:
-        raise ValueError(f"{path}: {first_fault(error)}") from error
+    return validated(Grid, content, str(path))

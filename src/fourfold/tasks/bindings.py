@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 from pydantic import Field
@@ -31,6 +32,15 @@ class BindingTask(SymbolTask):
             if value not in other_than:
                 return value
 
+    def bind(
+        self, random: Random, keys: Iterable[int], *, distinct: bool = False
+    ) -> dict[int, Value]:
+        """A value for each key; ``distinct`` gives no two keys the same."""
+        pairs: dict[int, Value] = {}
+        for key in keys:
+            pairs[key] = self.new_value(random, tuple(pairs.values()) if distinct else ())
+        return pairs
+
     def said(self, value: Value | None) -> Value:
         """What a question for a value is answered; None is nothing."""
         return (self.sign("nothing"),) if value is None else value
@@ -44,3 +54,8 @@ class BindingTask(SymbolTask):
             parts=(Part(self.said(value), kind, stale),),
             end=self.sign("end"),
         )
+
+
+def written(pairs: dict[int, Value]) -> list[int]:
+    """Each key followed by its value, as they are read."""
+    return [token for key, value in pairs.items() for token in (key, *value)]

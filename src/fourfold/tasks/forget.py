@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from fourfold.tasks.bindings import BindingTask
+from fourfold.tasks.bindings import BindingTask, written
 from fourfold.tasks.example import Example
 from fourfold.tasks.task import Loads, up_to
 
@@ -24,8 +24,8 @@ class Forget(BindingTask):
         return {"key": load, "value": 2}
 
     def example(self, random: Random, load: int) -> Example:
-        pairs = {key: self.new_value(random) for key in self.sample(random, "key", load)}
-        context = [token for key, value in pairs.items() for token in (key, *value)]
+        pairs = self.bind(random, self.sample(random, "key", load))
+        context = written(pairs)
         deleted = [key for key in pairs if random.random() < 0.5]
         random.shuffle(deleted)
         context += [token for key in deleted for token in (self.sign("forget"), key)]

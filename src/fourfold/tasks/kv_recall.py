@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from fourfold.tasks.bindings import BindingTask
+from fourfold.tasks.bindings import BindingTask, written
 from fourfold.tasks.example import Example
 from fourfold.tasks.task import Loads, up_to
 
@@ -24,8 +24,7 @@ class KeyValueRecall(BindingTask):
         return {"key": load, "value": 2}
 
     def example(self, random: Random, load: int) -> Example:
-        pairs = {key: self.new_value(random) for key in self.sample(random, "key", load)}
-        context = [token for key, value in pairs.items() for token in (key, *value)]
+        pairs = self.bind(random, self.sample(random, "key", load))
         asked = random.sample(list(pairs), min(load, self.questions))
         questions = tuple(self.about(key, pairs[key], "plain") for key in asked)
-        return Example(tuple(context), load, questions)
+        return Example(tuple(written(pairs)), load, questions)

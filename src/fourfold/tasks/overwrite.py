@@ -6,7 +6,7 @@ from random import Random
 
 from pydantic import Field
 
-from fourfold.tasks.bindings import BindingTask, Value
+from fourfold.tasks.bindings import BindingTask, written
 from fourfold.tasks.example import Example
 from fourfold.tasks.task import Loads, up_to
 
@@ -31,11 +31,10 @@ class Overwrite(BindingTask):
         return {"key": self.keys, "value": 2}
 
     def example(self, random: Random, load: int) -> Example:
+        pairs = self.bind(random, self.sample(random, "key", self.keys))
+        context = written(pairs)
         # All values that each key has had, the current one last.
-        held: dict[int, list[Value]] = {
-            key: [self.new_value(random)] for key in self.sample(random, "key", self.keys)
-        }
-        context = [token for key, (value,) in held.items() for token in (key, *value)]
+        held = {key: [value] for key, value in pairs.items()}
         for _ in range(load):
             key = random.choice(list(held))
             value = self.new_value(random, (held[key][-1],))

@@ -6,7 +6,7 @@ from random import Random
 
 from pydantic import Field, model_validator
 
-from fourfold.tasks.bindings import BindingTask, Value
+from fourfold.tasks.bindings import BindingTask, Value, written
 from fourfold.tasks.example import Example, Kind
 from fourfold.tasks.task import Loads, up_to
 
@@ -43,14 +43,10 @@ class Rebind(BindingTask):
 
     def example(self, random: Random, load: int) -> Example:
         keys = self.sample(random, "key", self.bound + self.free)
+        pairs = self.bind(random, keys[: self.bound], distinct=True)
+        context = written(pairs)
         # All that each key has held, what it holds now last; None is nothing.
-        held: dict[int, list[Value | None]] = {key: [None] for key in keys}
-        context: list[int] = []
-        values: list[Value] = []
-        for key in keys[: self.bound]:
-            values.append(self.new_value(random, tuple(values)))
-            held[key] = [values[-1]]
-            context += [key, *values[-1]]
+        held: dict[int, list[Value | None]] = {key: [pairs.get(key)] for key in keys}
         for _ in range(load):
             full = [key for key in keys if held[key][-1] is not None]
             free = [key for key in keys if held[key][-1] is None]

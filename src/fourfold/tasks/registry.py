@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fourfold.tasks.mad_fuzzy_recall import MadFuzzyRecall
 from fourfold.tasks.mad_recall import MadNoisyRecall, MadRecall
@@ -25,6 +25,8 @@ _KINDS: tuple[type[Task], ...] = (
     MadSelectiveCopy,
 )
 
+Model = TypeVar("Model", bound=BaseModel)
+
 TASKS: dict[str, type[Task]] = {task.name: task for task in _KINDS}
 """Every task, in the order of tables: the nine, their mixture, then what others published."""
 
@@ -41,17 +43,7 @@ def make_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
             f"task must be one of {', '.join(TASKS)}; got {name!r}.{near(name, TASKS)}"
         )
     kind = TASKS[name]
-    settings = settings or {}
-    for field in settings:
-        if field not in kind.model_fields:
-            raise ValueError(
-                f"{name} has no field {field!r}; it has {', '.join(kind.model_fields)}."
-                f"{near(field, kind.model_fields)}"
-            )
-    try:
-        return kind(**settings)
-    except ValidationError as error:
-        raise ValueError(f"{name}: {first_fault(error)}") from error
+    return validated(kind, settings or {}, name)
 
 
 def check_split(name: str) -> Split:
@@ -67,13 +59,32 @@ def check_split(name: str) -> Split:
     return name
 
 
+def validated(kind: type[Model], content: Mapping[str, Any], what: str) -> Model:
+    """``kind`` made from ``content``.
+
+    Raises:
+        ValueError: a sentence about ``what``: an unknown field, with the nearest, or the first
+            value that is not accepted.
+    """
+    for field in content:
+        if field not in kind.model_fields:
+            raise ValueError(
+                f"{what} has no field {field!r}; it has {', '.join(kind.model_fields)}."
+                f"{near(str(field), kind.model_fields)}"
+            )
+    try:
+        return kind(**content)
+    except ValidationError as error:
+        raise ValueError(f"{what}: {_first_fault(error)}") from error
+
+
 def near(name: str, names: Any) -> str:
     """ " Did you mean …?", or nothing if no name is near."""
     found = get_close_matches(name, list(names), n=1)
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-def first_fault(error: ValidationError) -> str:
+def _first_fault(error: ValidationError) -> str:
     """What is wrong, as a sentence."""
     fault = error.errors()[0]
     place = ".".join(map(str, fault["loc"]))

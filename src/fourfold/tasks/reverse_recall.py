@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from fourfold.tasks.bindings import BindingTask, Value
+from fourfold.tasks.bindings import BindingTask, written
 from fourfold.tasks.example import Example, Part, Question
 from fourfold.tasks.task import Loads, up_to
 
@@ -29,10 +29,7 @@ class ReverseRecall(BindingTask):
         return {"key": load, "value": symbols}
 
     def example(self, random: Random, load: int) -> Example:
-        pairs: dict[int, Value] = {}
-        for key in self.sample(random, "key", load):
-            pairs[key] = self.new_value(random, tuple(pairs.values()))
-        context = [token for key, value in pairs.items() for token in (key, *value)]
+        pairs = self.bind(random, self.sample(random, "key", load), distinct=True)
         asked = random.sample(list(pairs), min(load, self.questions))
         questions = tuple(
             Question(
@@ -42,4 +39,4 @@ class ReverseRecall(BindingTask):
             )
             for key in asked
         )
-        return Example(tuple(context), load, questions)
+        return Example(tuple(written(pairs)), load, questions)
