@@ -171,7 +171,7 @@ def test_the_page_says_what_the_markdown_says(grid, folder, drawn):
         [[words(entry) for entry in entries] for entries in table] for table in Page(drawn).tables
     ]
     markdown = markdown_tables(full_markdown(read_results(grid, folder)))
-    assert len(markdown) == 12
+    assert len(markdown) == 15
     for table in markdown:
         assert [[words(entry) for entry in entries] for entries in table] in html
 
@@ -304,3 +304,17 @@ def test_the_commands_keep_the_grid_and_write_the_report_or_print_tables(
     assert "rate-0.001-seed-0.json is the result of other settings" in other.stderr
     nothing = invoke("report", tmp_path, "--config", config)
     assert "holds no result of this grid" in nothing.stderr
+
+
+def test_a_mixture_is_shown_task_by_task(grid, folder, drawn):
+    text = full_markdown(read_results(grid, folder))
+    runs = results_of(folder, "mixed_all", "atpm", BEST, [0, 1])
+    for task in runs[0]["tests"]["iid"]["by_task"]:
+        shares = [
+            run["tests"]["iid"]["by_task"][task]["exact_match"]
+            for run in runs
+            if task in run["tests"]["iid"]["by_task"]
+        ]
+        (atpm, *_) = row(text, "Exact match within mixed_all, IID", task)
+        assert words(atpm) == [f"{100 * fmean(shares):.1f}"]
+    assert "task within mixed_all" in {table[0][0] for table in Page(drawn).tables}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fourfold.grid.cell import TESTS
 from fourfold.reports.tasks.gaps import count_table, diverged_cells, missing_cells
+from fourfold.reports.tasks.mixture_table import mixture_table, mixtures
 from fourfold.reports.tasks.other_tables import model_table, rate_table, task_table
 from fourfold.reports.tasks.results import GridResults
 from fourfold.reports.tasks.score_table import score_table, short_table
@@ -32,6 +33,10 @@ def full_markdown(results: GridResults) -> str:
             if (measure, split) == ("exact_match", "iid"):
                 blocks.append(SCORES)
             blocks.append(_table(score_table(results, split, measure)))
+    for name in mixtures(results):
+        for split in TESTS:
+            blocks.append(f"### Exact match within {name}, {SPLITS[split]}")
+            blocks.append(_table(mixture_table(results, name, split)))
     blocks += ["### Rates", rate_caption(results), _table(rate_table(results))]
     if missing := missing_cells(results):
         blocks += ["### Not finished", _table(count_table(results)), _bullets(missing)]

@@ -9,6 +9,7 @@ from fourfold.reports.style import STYLE
 from fourfold.reports.tasks import markup
 from fourfold.reports.tasks.figures import Plate, as_svgs, legend_svgs, plates
 from fourfold.reports.tasks.gaps import count_table, diverged_cells, missing_cells
+from fourfold.reports.tasks.mixture_table import mixture_table, mixtures
 from fourfold.reports.tasks.origin import origin
 from fourfold.reports.tasks.other_tables import model_table, rate_table, task_table
 from fourfold.reports.tasks.results import GridResults
@@ -19,6 +20,7 @@ from fourfold.reports.tasks.wording import (
     DEFINITIONS,
     FIGURES,
     MEASURES,
+    MIXTURE,
     SCORES,
     SPLITS,
     rate_caption,
@@ -55,6 +57,10 @@ def page(results: GridResults) -> str:
         *(
             (plate.title, markup.paragraph(FIGURES[name]) + _plate(plate))
             for name, plate in drawn.items()
+        ),
+        *(
+            (f"{name}, task by task", markup.paragraph(MIXTURE) + _mixture_tables(results, name))
+            for name in mixtures(results)
         ),
         ("Rates", markup.paragraph(rate_caption(results)) + markup.table(rate_table(results))),
         ("Token accuracy and cross-entropy", _further_tables(results)),
@@ -102,6 +108,13 @@ def _score_tables(results: GridResults, measure: Measure) -> str:
     return "\n".join(
         f"<h3>{MEASURES[measure]}, {SPLITS[split]}</h3>\n"
         + markup.table(score_table(results, split, measure))
+        for split in TESTS
+    )
+
+
+def _mixture_tables(results: GridResults, name: str) -> str:
+    return "\n".join(
+        f"<h3>{SPLITS[split]}</h3>\n" + markup.table(mixture_table(results, name, split))
         for split in TESTS
     )
 

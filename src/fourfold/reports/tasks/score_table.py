@@ -70,12 +70,12 @@ def _marked(
 ) -> Table:
     return Table(
         header=(title, *results.grid.models),
-        rows=tuple((Entry(name), *_mark_best(entries, measure)) for name, entries in rows),
+        rows=tuple((Entry(name), *mark_best(entries, measure)) for name, entries in rows),
         foot=foot,
     )
 
 
-def _mark_best(entries: list[Entry], measure: Measure) -> list[Entry]:
+def mark_best(entries: list[Entry], measure: Measure) -> list[Entry]:
     """Mark all entries that show the best figure, unless all are alike.
 
     What differs beyond the digits that are shown is no better.

@@ -22,6 +22,11 @@ SCORES = (
     "seeds left the plateau, of those finished. –: nothing to show yet; with it what is finished."
 )
 
+MIXTURE = (
+    "Exact match in percent of the models that were trained on the mixture, on each of its tasks; "
+    "mean over the seeds at the chosen rate, best of each row bold."
+)
+
 SEEDS = "Means over the seeds at the chosen rate."
 MARKS = "Full lines search their own rate; thin dashed ones take that of another."
 
