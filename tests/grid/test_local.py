@@ -300,7 +300,13 @@ def test_sizes_are_printed_with_the_state(tmp_path):
             "rate_of of model 'C' must name",
         ),
         (dict(fields={"hidden_sizes": 3}), "got 'hidden_sizes'. Did you mean 'hidden_size'"),
+        (dict(fields={"intermediate_size": 8}), "must leave intermediate_size alone"),
         (dict(fields={"hidden_size": 0}), "hidden_size must be at least 1"),
+        (
+            dict(models={"A b": {"layer": "atpm"}, "a-B": {"layer": "lstm"}}),
+            "names of models must differ .* got 'a-B' and 'A b'",
+        ),
+        (dict(models={"記": {"layer": "atpm"}}), "names of models must differ .* got '記'"),
         (dict(parameters=300), "300 parameters are too few"),
         (dict(rates=[]), "rates: Tuple should have at least 1 item"),
         (dict(rates=[0.1, -1]), "rates must be positive"),

@@ -98,7 +98,7 @@ def gone(process):
         return True
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=180):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "It has not come to pass."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from fourfold.evaluation.answers import decode
 from fourfold.evaluation.scores import summarise
 from fourfold.evaluation.state_size import state_bytes
 from fourfold.evaluation.teacher_forcing import answer_cross_entropy, target_logits
-from fourfold.grid.config import Grid
+from fourfold.grid.config import Grid, slug
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 from fourfold.ops.pointwise import cross_entropy_sum
 from fourfold.results import provenance, read_result, write_result
@@ -48,13 +47,6 @@ class Cell:
         return Path(
             "cells", self.task, slug(self.model), f"rate-{self.rate:g}-seed-{self.seed}.json"
         )
-
-
-def slug(name: str) -> str:
-    """A model's name as part of a path: "ATPM, ρ = 0" is "atpm-rho-0"."""
-    for letter, word in {"ρ": "rho", "λ": "lambda", "β": "beta"}.items():
-        name = name.replace(letter, word)
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def settings(grid: Grid, cell: Cell) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ from fourfold.tasks.registry import near, validated
 
 TOLERANCE = 0.02
 """How far a model's parameters may lie from the budget, as a share of it."""
+
+REACHED = frozenset({"vocab_size", "layer_types", "num_hidden_layers", "intermediate_size"})
+"""Fields of ``FourfoldConfig`` that follow from the task, the model and the budget."""
+
+
+def slug(name: str) -> str:
+    """A model's name as part of a path: "ATPM, ρ = 0" is "atpm-rho-0"."""
+    for letter, word in {"ρ": "rho", "λ": "lambda", "β": "beta"}.items():
+        name = name.replace(letter, word)
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 class Section(BaseModel):
@@ -125,6 +136,20 @@ class Grid(Section):
             raise ValueError(f"rates must be positive and differ; got {rates}.")
         return rates
 
+    @field_validator("models")
+    @classmethod
+    def _names_differ(cls, models: dict[str, ModelEntry]) -> dict[str, ModelEntry]:
+        """Also where they are parts of a path."""
+        taken: dict[str, str] = {}
+        for name in models:
+            other = taken.setdefault(slug(name), name)
+            if not slug(name) or other != name:
+                raise ValueError(
+                    "names of models must differ in Latin letters or digits, whatever their case; "
+                    f"got {name!r}" + (f" and {other!r}." if other != name else ".")
+                )
+        return models
+
     @model_validator(mode="after")
     def _consistent(self) -> Grid:
         for name, entry in self.models.items():
@@ -138,6 +163,11 @@ class Grid(Section):
                     f"of {', '.join(own)}; got {leader!r}.{near(leader, own)}"
                 )
             for field in {**self.fields, **entry.fields}:
+                if field in REACHED:
+                    raise ValueError(
+                        f"fields of model {name!r} must leave {field} alone: it follows from the "
+                        "task, the layer and the number of parameters."
+                    )
                 if field not in FourfoldConfig.__annotations__:
                     raise ValueError(
                         f"fields of model {name!r} must be fields of FourfoldConfig; got {field!r}."
