@@ -447,6 +447,9 @@ def test_refusals_are_sentences():
         (TypeError, "vocab_size must be an integer; got '9'", dict(vocab_size="9")),
         (ValueError, "atpm_key_dim must leave a column", dict(atpm_key_dim=1000)),
         (ValueError, "decay_init must be one of", dict(decay_init="other")),
+        (ValueError, "decay_times must be a shortest and a longest", dict(decay_times=[9, 4])),
+        (ValueError, r"atpm_rho must lie in \[0, 1\]", dict(atpm_rho=2.0)),
+        (ValueError, r"atpm_lambda must lie in \[0, 1\]", dict(atpm_lambda=-1.0)),
         (ValueError, "expand_v", dict(expand_v=0.001)),
     ],
 )

@@ -8,6 +8,9 @@ from fourfold import FourfoldConfig, FourfoldForCausalLM
 
 KINDS = {
     "atpm": dict(layer_types=["atpm"] * 2),
+    "atpm without its three freedoms": dict(
+        layer_types=["atpm"] * 2, atpm_rho=0.0, atpm_lambda=0.0, atpm_joint_beta=True
+    ),
     "gated_deltanet": dict(layer_types=["gated_deltanet"] * 2),
     "deltanet": dict(layer_types=["deltanet"] * 2),
     "linear_attention": dict(layer_types=["linear_attention"] * 2),

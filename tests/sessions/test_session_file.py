@@ -282,6 +282,17 @@ def test_what_only_changes_speed_does_not_change_the_owner(tmp_path):
     Session.load(tmp_path / "s", model, TOKENIZER)
 
 
+def test_a_file_from_before_a_field_existed_still_belongs_to_its_model(tmp_path):
+    session = saved(tmp_path / "s")
+    later = ("atpm_rho", "atpm_lambda", "atpm_joint_beta", "decay_times")
+    forge(tmp_path / "s", lambda t, d: [d["model_configuration"].pop(name) for name in later])
+    loaded = Session.load(tmp_path / "s", session.model, TOKENIZER)
+    assert loaded.tokens_seen == session.tokens_seen
+    other = build("atpm", vocab_size=259, eos_token_id=258, atpm_rho=0.0)
+    with pytest.raises(ValueError, match=r"atpm_rho is None in the file and 0\.0 in the model"):
+        Session.load(tmp_path / "s", other, TOKENIZER)
+
+
 def test_an_overflown_memory_is_not_saved(tmp_path):
     session = saved(tmp_path / "s")
     before = (tmp_path / "s").read_bytes()

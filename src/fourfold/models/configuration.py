@@ -184,6 +184,10 @@ class FourfoldConfig(PreTrainedConfig):
                 f"atpm_key_dim must leave a column to the value view: at least 0 and less than "
                 f"expand_v · head_dim = {self.value_dim}; got {self.key_view_dim}."
             )
+        for name in ("atpm_rho", "atpm_lambda"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1] or be None; got {value}.")
         if self.decay_init not in DECAY_INITS:
             raise ValueError(
                 f"decay_init must be one of {', '.join(DECAY_INITS)}; got {self.decay_init!r}."
