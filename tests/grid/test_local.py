@@ -160,6 +160,8 @@ def test_a_whole_run_that_is_killed_goes_on_where_it_stopped(whole, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{len(before)} of 4 cells are finished already" in done.stdout
+    # In a log, where no bar shows, every cell has its line.
+    assert done.stdout.count(": finished") == 4 - len(before)
     assert files(out) == files(whole)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not list(out.rglob("*.tmp"))

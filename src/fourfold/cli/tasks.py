@@ -200,6 +200,8 @@ class _Display:
         self.progress.remove_task(self.lines.pop(event.cell))
         if event.kind == "finished":
             self.progress.advance(self.overall)
+            if not self.progress.console.is_terminal:  # where bars do not show, in a log
+                self.progress.console.print(f"{event.cell}: finished", markup=False)
         else:
             self.progress.console.print(event.message, markup=False, soft_wrap=True)
 
