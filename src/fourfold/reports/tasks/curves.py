@@ -12,7 +12,7 @@ from typing import Literal
 from fourfold.grid.cell import TESTS
 from fourfold.reports.tasks.results import GridResults, Group, Result, diverged
 from fourfold.reports.tasks.scores import value
-from fourfold.tasks import Split
+from fourfold.tasks import Loads, Split
 
 Progress = Literal["validation_loss", "validation_accuracy"]
 
@@ -38,7 +38,10 @@ class Point:
 
 def trained_loads(results: GridResults, task: str) -> tuple[int, int] | None:
     """Least and greatest load of the test that is like training; None if there are no loads."""
-    loads = _questions(results, task, ("iid",))
+    planned = getattr(results.grid.built_tasks[task], "loads", None)
+    if isinstance(planned, Loads):
+        return planned.iid
+    loads = _questions(results, task, ("iid",))  # of a task whose settings are no plain range
     return (min(loads), max(loads)) if loads else None
 
 
