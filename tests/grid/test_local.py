@@ -20,7 +20,8 @@ from fourfold.cli import app
 from fourfold.grid import Cell, Grid, Schedule, run_cell
 from fourfold.grid.cell import finished, write_cell
 from fourfold.grid.gather import gather
-from fourfold.grid.local import DEATHS, run_locally
+from fourfold.grid.ledger import DEATHS
+from fourfold.grid.local import run_locally
 from fourfold.results import provenance
 
 TIMES = {"train_tokens_per_second", "wall_seconds", *provenance()}

@@ -12,7 +12,8 @@ from transformers.utils import logging
 from fourfold.files import write_atomically
 from fourfold.grid import Cell, Grid, Schedule, read_grid
 from fourfold.grid.gather import gather
-from fourfold.grid.local import Event, run_locally
+from fourfold.grid.ledger import Event
+from fourfold.grid.local import run_locally
 from fourfold.grid.sizes import model_sizes
 from fourfold.tasks import TASKS, Source, make_task
 from fourfold.tasks.example import Question
@@ -28,9 +29,9 @@ def task_table() -> Table:
     table = Table(header_style="bold")
     for title in ("task", "tests", "load", "example"):
         table.add_column(title)
-    for name, task in TASKS.items():
-        example = Source(make_task(name)).example("iid", 0)
-        text = " ".join(map(make_task(name).word, example.context))
+    for name in TASKS:
+        task = make_task(name)
+        text = " ".join(map(task.word, Source(task).example("iid", 0).context))
         table.add_row(
             name, task.asks_for, task.load_is, text if len(text) < 60 else text[:57] + "…"
         )
@@ -39,17 +40,18 @@ def task_table() -> Table:
 
 def show_examples(console: Console, *, task: str, split: str, count: int, seed: int) -> None:
     """Print examples one can read."""
-    built = make_task(task)
+    built, checked = make_task(task), check_split(split)
     source = Source(built, seed)
     console.print(f"{task}, {split}: {(type(built).__doc__ or '').splitlines()[0]}", markup=False)
     for index in range(count):
-        example = source.example(check_split(split), index)
+        example = source.example(checked, index)
         which = f" of {example.task}" if example.task else ""
         console.print(
             f"\n{index}{which}: load {example.load}, {len(example.context)} tokens to read",
             markup=False,
         )
-        _print_words(console, "  ", [built.word(token) for token in example.context])
+        read = " ".join(map(built.word, example.context))
+        console.print(f"  {read}", markup=False, soft_wrap=True)
         for place, token in example.probes:
             console.print(
                 f"    after token {place} ({built.word(example.context[place])}):  "
@@ -70,10 +72,6 @@ def _question(task: Task, question: Question) -> str:
         notes += ["stale: " + ", ".join(map(words, part.stale))] if part.stale else []
         text += f"    [{'; '.join(notes)}]" if notes else ""
     return text
-
-
-def _print_words(console: Console, indent: str, words: list[str]) -> None:
-    console.print(indent + " ".join(words), markup=False, soft_wrap=True)
 
 
 def size_table(grid: Grid) -> Table:

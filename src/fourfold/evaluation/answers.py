@@ -9,6 +9,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from fourfold.evaluation.mode import measuring
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.tasks.example import Example, Question
 
@@ -31,7 +32,6 @@ class Answer:
     right: tuple[int, ...]
 
 
-@torch.no_grad()
 def decode(
     model: FourfoldForCausalLM, examples: Sequence[Example], *, batch_size: int = 128
 ) -> list[Answer]:
@@ -44,14 +44,12 @@ def decode(
     Args:
         batch_size: contexts read side by side.
     """
-    training = model.training
-    model.eval()
     answers: list[Answer] = []
     order = sorted(range(len(examples)), key=lambda number: len(examples[number].context))
-    for start in range(0, len(order), batch_size):
-        numbers = order[start : start + batch_size]
-        answers += _answer(model, numbers, [examples[number] for number in numbers])
-    model.train(training)
+    with measuring(model):
+        for start in range(0, len(order), batch_size):
+            numbers = order[start : start + batch_size]
+            answers += _answer(model, numbers, [examples[number] for number in numbers])
     # The sort is stable, so the questions of an example stay in their order.
     return sorted(answers, key=lambda answer: answer.example)
 

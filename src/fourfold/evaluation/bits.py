@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fourfold.evaluation.mode import measuring
 from fourfold.models import FourfoldForCausalLM
 from fourfold.models.tokenizer import BYTES
 
@@ -25,7 +26,6 @@ def windows(stream: Tensor, *, length: int, count: int) -> Tensor:
     return torch.stack([stream[start : start + length] for start in starts]).long()
 
 
-@torch.no_grad()
 def bits_per_byte(model: FourfoldForCausalLM, batch: Tensor, *, batch_size: int = 16) -> float:
     """Bits that the model needs for a byte of text, reading each row of byte tokens from nothing.
 
@@ -33,13 +33,11 @@ def bits_per_byte(model: FourfoldForCausalLM, batch: Tensor, *, batch_size: int 
         batch: (rows, T) byte tokens. The first of a row is read but not predicted; an end of text
             costs bits but is no byte.
     """
-    training = model.training
-    model.eval()
     nats, count = 0.0, 0
-    for rows in batch.split(batch_size):
-        logits = model(rows, use_cache=False).logits[:, :-1]
-        targets = rows[:, 1:].flatten()
-        nats += float(F.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="sum"))
-        count += int((targets < BYTES).sum())
-    model.train(training)
+    with measuring(model):
+        for rows in batch.split(batch_size):
+            logits = model(rows, use_cache=False).logits[:, :-1]
+            targets = rows[:, 1:].flatten()
+            nats += float(F.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="sum"))
+            count += int((targets < BYTES).sum())
     return nats / math.log(2) / max(count, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from fourfold.grid.config import Grid, slug
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 from fourfold.ops.pointwise import cross_entropy_sum
 from fourfold.results import provenance, read_result, write_result
-from fourfold.tasks import Source, Split
+from fourfold.tasks import Example, Source, Split
 from fourfold.tasks.batch import pack
 from fourfold.training import FitOptions, Step, fit
 
@@ -134,21 +134,17 @@ def run_cell(
         "state_bytes_at_tokens": STATE_TOKENS,
         "diverged_at": None,
     }
-    options = FitOptions(
-        steps=training.steps,
-        learning_rate=cell.rate,
-        warmup_steps=training.warmup_steps,
-        weight_decay=training.weight_decay,
-        gradient_clip=training.gradient_clip,
-    )
+    shared = training.model_dump(exclude={"batch_size"})
+    options = FitOptions(learning_rate=cell.rate, **shared)
     try:
         fit(model, next_loss, options, record)
     except ArithmeticError:
         result["diverged_at"] = last.step + 1
     else:
-        result["validation"] = _measure(model, measured, "validation", len(validation))
+        result["validation"] = _measure(model, validation)
         result["tests"] = {
-            split: _measure(model, measured, split, evaluation.examples) for split in TESTS
+            split: _measure(model, measured.examples(split, 0, evaluation.examples))
+            for split in TESTS
         }
         if grid.keep_models:
             model.eval().save_pretrained(folder / "models" / cell.path.with_suffix(""))
@@ -167,9 +163,6 @@ def write_cell(cell: Cell, folder: Path, result: dict[str, Any]) -> None:
     write_result(path, result)
 
 
-def _measure(
-    model: FourfoldForCausalLM, source: Source, split: Split, count: int
-) -> dict[str, Any]:
-    examples = source.examples(split, 0, count)
+def _measure(model: FourfoldForCausalLM, examples: Sequence[Example]) -> dict[str, Any]:
     loss, _ = answer_cross_entropy(model, examples)
     return summarise(examples, decode(model, examples)) | {"cross_entropy": loss}

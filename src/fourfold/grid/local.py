@@ -5,41 +5,17 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fourfold.grid.cell import Cell, run_cell, write_cell
+from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
+from fourfold.grid.ledger import Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
-from fourfold.training import Step
-
-DEATHS = 3
-"""After so many deaths of its process a cell is given up."""
-INTERVAL = 0.5
-"""Seconds between two reports of progress."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened to a cell.
-
-    Attributes:
-        cell: which.
-        kind: "step", "finished", "lost" (its process died; the cell is run again) or "failed".
-        step: of a "step".
-        message: of "lost" and "failed", a sentence.
-    """
-
-    cell: Cell
-    kind: str
-    step: Step | None = None
-    message: str = ""
 
 
 def run_locally(
@@ -53,52 +29,32 @@ def run_locally(
         the cells that were given up.
     """
     threads = max(1, torch.get_num_threads() // workers)
-    deaths: dict[Cell, int] = {}
-    given_up: list[Cell] = []
+    ledger = Ledger(schedule, folder, on_event)
     crew: list[_Worker] = []
     try:
         while True:
             busy = {worker.cell for worker in crew if worker.cell is not None}
-            waiting = [c for c in schedule.open() if c not in busy and c not in given_up]
             idle = [worker for worker in crew if worker.cell is None]
-            for cell in waiting[: workers - len(busy)]:
+            for cell in ledger.waiting(busy)[: workers - len(busy)]:
                 worker = idle.pop() if idle else _Worker(schedule.grid, folder, threads)
                 if worker not in crew:
                     crew.append(worker)
                 worker.start(cell)
             running = [worker for worker in crew if worker.cell is not None]
             if not running:
-                return given_up
+                return ledger.given_up
             by_source = {source: worker for worker in running for source in worker.sources}
             for worker in {by_source[source] for source in wait(list(by_source))}:
-                event = worker.receive()
-                on_event(event)
-                if event.kind == "finished":
-                    schedule.results[event.cell] = worker.result
-                elif event.kind == "failed":
-                    given_up.append(event.cell)
-                elif event.kind == "lost":
+                cell, kind, content = worker.receive()
+                if kind == "step":
+                    on_event(Event(cell, kind, step=content))
+                    continue
+                if kind == "lost":
                     crew.remove(worker)
-                    deaths[event.cell] = deaths.get(event.cell, 0) + 1
-                    if deaths[event.cell] == DEATHS:
-                        given_up.append(event.cell)
-                        on_event(Event(event.cell, "failed", message="It is given up."))
+                ledger.settle(cell, kind, content)
     finally:
         for worker in crew:
             worker.stop()
-
-
-def seldom(tell: Callable[[Step], None]) -> Callable[[Step], None]:
-    """``tell``, but called no more often than once an INTERVAL."""
-    told = -INTERVAL
-
-    def wrapped(step: Step) -> None:
-        nonlocal told
-        if time.monotonic() - told > INTERVAL:
-            told = time.monotonic()
-            tell(step)
-
-    return wrapped
 
 
 class _Worker:
@@ -112,9 +68,7 @@ class _Worker:
         )
         self.process.start()
         other.close()
-        self.folder = folder
         self.cell: Cell | None = None
-        self.result: dict[str, Any] = {}
 
     @property
     def sources(self) -> list[Any]:
@@ -126,28 +80,19 @@ class _Worker:
         with contextlib.suppress(ConnectionError):  # it has just died, as receive() will find
             self.connection.send(cell)
 
-    def receive(self) -> Event:
-        """The next event; a result is kept before it is told of."""
+    def receive(self) -> tuple[Cell, str, Any]:
+        """Its cell, the kind of what is told of it, and what is told: see ``Event``."""
         assert self.cell is not None
         cell = self.cell
         try:
             kind, content = self.connection.recv()
         except (EOFError, OSError):
-            self.cell = None
             self.process.join()
-            return Event(
-                cell,
-                "lost",
-                message=f"The process of {cell} died with code {self.process.exitcode}.",
-            )
-        if kind == "step":
-            return Event(cell, "step", step=content)
-        self.cell = None
-        if kind == "failed":
-            return Event(cell, "failed", message=content)
-        write_cell(cell, self.folder, content)
-        self.result = content
-        return Event(cell, "finished")
+            kind = "lost"
+            content = f"The process of {cell} died with code {self.process.exitcode}."
+        if kind != "step":
+            self.cell = None
+        return cell, kind, content
 
     def stop(self) -> None:
         self.process.kill()

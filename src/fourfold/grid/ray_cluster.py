@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from fourfold.grid.cell import Cell, run_cell, write_cell
+from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
-from fourfold.grid.local import DEATHS, INTERVAL, Event, seldom
+from fourfold.grid.ledger import INTERVAL, Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
 from fourfold.training import Step
 
@@ -77,11 +77,9 @@ def _run_all(
     # A task that Ray ran again by itself would not be counted: deaths are dealt with here.
     task = ray.remote(num_cpus=1, max_retries=0)(_run)
     board = _board()
-    deaths: dict[Cell, int] = {}
-    given_up: list[Cell] = []
+    ledger = Ledger(schedule, folder, on_event)
     while True:
-        busy = set(running.values())
-        waiting = [c for c in schedule.open() if c not in busy and c not in given_up]
+        waiting = ledger.waiting(running.values())
         # As much again as runs: enough that a cluster which grows by demand does grow.
         room = 2 * max(1, int(ray.cluster_resources().get("CPU", 0))) - len(running)
         for cell in waiting[: max(0, room)]:
@@ -89,7 +87,7 @@ def _run_all(
             sent = named.remote(schedule.grid, cell, folder.absolute(), board, sys.argv)
             running[sent] = cell
         if not running:
-            return given_up
+            return ledger.given_up
         for reference in ray.wait(list(running), timeout=INTERVAL)[0]:
             cell = running.pop(reference)
             try:
@@ -98,19 +96,7 @@ def _run_all(
                 kind, content = "failed", f"{cell}: {error.cause}"
             except RayError as error:
                 kind, content = "lost", f"The process of {cell} died: {error}"
-            if kind == "finished":
-                write_cell(cell, folder, content)
-                schedule.results[cell] = content
-                on_event(Event(cell, "finished"))
-                continue
-            on_event(Event(cell, kind, message=content))
-            if kind == "failed":
-                given_up.append(cell)
-                continue
-            deaths[cell] = deaths.get(cell, 0) + 1
-            if deaths[cell] == DEATHS:
-                given_up.append(cell)
-                on_event(Event(cell, "failed", message="It is given up."))
+            ledger.settle(cell, kind, content)
         steps: dict[str, tuple[int, float, float]] = {}
         with contextlib.suppress(RayError):  # progress may be missed
             steps = ray.get(board.take.remote(), timeout=INTERVAL)

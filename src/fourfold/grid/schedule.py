@@ -9,8 +9,6 @@ from typing import Any
 from fourfold.grid.cell import Cell
 from fourfold.grid.config import Grid
 
-Results = Mapping[Cell, Mapping[str, Any]]
-
 
 @dataclass(frozen=True)
 class Shard:
