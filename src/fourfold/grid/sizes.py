@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fourfold.evaluation.state_size import state_bytes
+from fourfold.evaluation.state_size import cache_after
 from fourfold.grid.cell import STATE_TOKENS
 from fourfold.grid.config import Grid
 from fourfold.models import FourfoldForCausalLM
-
-BYTES_A_NUMBER = 4
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class ModelSize:
         model: its name.
         parameters: of the whole model.
         feed_forward: width that brings it there.
-        state_numbers: float32 numbers that one layer carries for one sequence after STATE_TOKENS.
+        state_numbers: that one layer carries for one sequence after STATE_TOKENS.
         state_bytes: that all layers carry.
     """
 
@@ -38,14 +36,14 @@ def model_sizes(grid: Grid) -> list[ModelSize]:
     for name in grid.models:
         config = grid.configurations[task, name]
         model = FourfoldForCausalLM(config)
-        size = state_bytes(model, STATE_TOKENS)
+        cache = cache_after(model, STATE_TOKENS)
         found.append(
             ModelSize(
                 model=name,
                 parameters=model.num_parameters(),
                 feed_forward=config.intermediate_size,
-                state_numbers=size // BYTES_A_NUMBER // len(config.layer_types),
-                state_bytes=size,
+                state_numbers=cache.numbers // len(cache),
+                state_bytes=cache.nbytes,
             )
         )
     return found

@@ -42,6 +42,11 @@ class LayerState:
         """Bytes of all tensors together."""
         return sum(x.numel() * x.element_size() for x in self.named_tensors().values())
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers all tensors hold together."""
+        return sum(x.numel() for x in self.named_tensors().values())
+
 
 @dataclass(frozen=True)
 class RecurrentState(LayerState):

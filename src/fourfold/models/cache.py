@@ -47,6 +47,11 @@ class FourfoldCache(Cache):
         """Bytes of all states together, for all rows."""
         return sum(state.nbytes for state in self.states if state is not None)
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers all states hold together, for all rows."""
+        return sum(state.numbers for state in self.states if state is not None)
+
     def select(self, index: Tensor) -> None:
         """Keep the rows at ``index`` (long), in that order; rows may repeat."""
         self.states = [None if state is None else state.select(index) for state in self.states]
