@@ -203,7 +203,7 @@ def test_what_is_predicted_is_the_answers_and_nothing_else(name):
         ("pointer_chase", {"nodes": 8}, "8 hops needs more nodes than that"),
         ("rebind", {"bound": 1, "free": 0}, "needs a second bound key"),
         ("copy", {"loads": {"iid": (0, 3), "ood": (4, 4), "stress": (8, 8)}}, "iid must go from 1"),
-        ("copy", {"vocabulary": {"noises": 3}}, "vocabulary.noises: Extra inputs"),
+        ("copy", {"vocabulary": {"noises": 3}}, "copy: vocabulary has no field 'noises'"),
         ("mixed_all", {"tasks": []}, "one or more"),
     ],
 )

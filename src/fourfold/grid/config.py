@@ -7,14 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.models.registry import LAYER_TYPES
+from fourfold.settings import Section, near, read_mapping, validated
 from fourfold.tasks import Task, make_task
-from fourfold.tasks.registry import near, validated
 
 TOLERANCE = 0.02
 """How far a model's parameters may lie from the budget, as a share of it."""
@@ -28,12 +27,6 @@ def slug(name: str) -> str:
     for letter, word in {"ρ": "rho", "λ": "lambda", "β": "beta"}.items():
         name = name.replace(letter, word)
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-class Section(BaseModel):
-    """A part of the file; fields that it does not know are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ModelEntry(Section):
@@ -220,10 +213,4 @@ def read_grid(path: Path) -> Grid:
         OSError: there is no such file.
         ValueError: a sentence that says what in it cannot be accepted.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML file: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a mapping with tasks, models and rates.")
-    return validated(Grid, content, str(path))
+    return validated(Grid, read_mapping(path, "tasks, models and rates"), str(path))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
+from fourfold.settings import near, validated
 from fourfold.tasks.mad_fuzzy_recall import MadFuzzyRecall
 from fourfold.tasks.mad_recall import MadNoisyRecall, MadRecall
 from fourfold.tasks.mad_selective_copy import MadSelectiveCopy
@@ -24,8 +22,6 @@ _KINDS: tuple[type[Task], ...] = (
     MadFuzzyRecall,
     MadSelectiveCopy,
 )
-
-Model = TypeVar("Model", bound=BaseModel)
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in _KINDS}
 """Every task, in the order of tables: the nine, their mixture, then what others published."""
@@ -57,36 +53,3 @@ def check_split(name: str) -> Split:
             f"split must be one of {', '.join(SPLITS)}; got {name!r}.{near(name, SPLITS)}"
         )
     return name
-
-
-def validated(kind: type[Model], content: Mapping[str, Any], what: str) -> Model:
-    """``kind`` made from ``content``.
-
-    Raises:
-        ValueError: a sentence about ``what``: an unknown field, with the nearest, or the first
-            value that is not accepted.
-    """
-    for field in content:
-        if field not in kind.model_fields:
-            raise ValueError(
-                f"{what} has no field {field!r}; it has {', '.join(kind.model_fields)}."
-                f"{near(str(field), kind.model_fields)}"
-            )
-    try:
-        return kind(**content)
-    except ValidationError as error:
-        raise ValueError(f"{what}: {_first_fault(error)}") from error
-
-
-def near(name: str, names: Any) -> str:
-    """ " Did you mean …?", or nothing if no name is near."""
-    found = get_close_matches(name, list(names), n=1)
-    return f" Did you mean {found[0]!r}?" if found else ""
-
-
-def _first_fault(error: ValidationError) -> str:
-    """What is wrong, as a sentence."""
-    fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"]))
-    message = fault["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message

@@ -1,0 +1,59 @@
+"""Where text comes from, as a part of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from fourfold.settings import Section
+
+
+class DatasetEntry(Section):
+    """A data set of the Hugging Face hub, or of a folder in its form, read as a stream.
+
+    Attributes:
+        name: such as HuggingFaceFW/fineweb.
+        config: its configuration, such as sample-10BT.
+        split: which of its splits.
+        text: the column that holds the text.
+    """
+
+    name: str
+    config: str | None = None
+    split: str = "train"
+    text: str = "text"
+
+
+class DataEntry(Section):
+    """The text; give ``train`` or ``dataset``.
+
+    Attributes:
+        train: files, or folders of files: .txt, .md, .jsonl, .parquet, also compressed.
+        dataset: a data set that is streamed.
+        validation: files or folders of other text; None holds some documents back.
+        validation_share: of the bytes of ``train`` that are held back.
+        validation_documents: of ``dataset`` that are held back.
+        text: the field of .jsonl and column of .parquet that hold the text.
+        cache: folder for tokens; None for one in the user's cache.
+    """
+
+    train: tuple[Path, ...] | None = None
+    dataset: DatasetEntry | None = None
+    validation: tuple[Path, ...] | None = None
+    validation_share: float = Field(default=0.02, gt=0, lt=1)
+    validation_documents: int = Field(default=500, ge=1)
+    text: str = "text"
+    cache: Path | None = None
+
+    @field_validator("train", "validation", mode="before")
+    @classmethod
+    def _one_or_many(cls, paths: Any) -> Any:
+        return (paths,) if isinstance(paths, (str, Path)) else paths
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataEntry:
+        if (not self.train) == (self.dataset is None):
+            raise ValueError("give either train (files or folders) or dataset.")
+        return self

@@ -1,0 +1,46 @@
+"""The order in which documents are read, as something that can be saved and gone on with."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class TokenDocument(Protocol):
+    """A document as tokens, the end of text last."""
+
+    @property
+    def length(self) -> int:
+        """Tokens, the end of text included."""
+
+    def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The tokens from ``start`` to before ``stop``."""
+
+    def reference(self) -> Any:
+        """What ``Order.recall`` finds it by again; JSON can hold it."""
+
+
+class Order(Protocol):
+    """An endless row of documents, epoch after epoch."""
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text that a token stands for, on average."""
+
+    def next(self) -> TokenDocument:
+        """The next document."""
+
+    def recall(self, reference: Any) -> TokenDocument:
+        """A document by its reference."""
+
+    def state(self) -> dict[str, Any]:
+        """How far it has come; JSON can hold it."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Raises:
+            ValueError: the state is of another text, seed or number of processes.
+        """

@@ -1,0 +1,85 @@
+"""Files of settings: YAML, checked field by field, refused with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A part of a file of settings; fields that it does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def read_mapping(path: Path, holds: str) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Args:
+        holds: what should be in it, for the message.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is no YAML file, or holds no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no YAML file: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold a mapping with {holds}.")
+    return content
+
+
+def validated(kind: type[Model], content: Mapping[str, Any], what: str) -> Model:
+    """``kind`` made from ``content``.
+
+    Raises:
+        ValueError: a sentence about ``what``: an unknown field, with the nearest, or the first
+            value that is not accepted.
+    """
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ValueError(_first_fault(kind, error, what)) from error
+
+
+def near(name: str, names: Any) -> str:
+    """ " Did you mean …?", or nothing if no name is near."""
+    found = get_close_matches(name, list(names), n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def _first_fault(kind: type[BaseModel], error: ValidationError, what: str) -> str:
+    """What is wrong, as a sentence; a misspelt field first, for others may follow from it."""
+    faults = error.errors()
+    fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
+    *outer, name = fault["loc"] or ("",)
+    if fault["type"] == "extra_forbidden":
+        owner: Any = kind
+        for part in outer:
+            owner = _inside(owner, part)
+        names = getattr(owner, "model_fields", {})
+        place = f"{what}: {'.'.join(map(str, outer))}" if outer else what
+        return f"{place} has no field {name!r}; it has {', '.join(names)}.{near(str(name), names)}"
+    place = ".".join(map(str, fault["loc"]))
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{what}: {place}: {message}" if place else f"{what}: {message}"
+
+
+def _inside(kind: Any, part: Any) -> Any:
+    """The type of what stands at ``part`` of a section or a mapping, optional or not."""
+    fields = getattr(kind, "model_fields", None)
+    if fields is not None:
+        kind = fields[part].annotation if part in fields else None
+    else:
+        kind = get_args(kind)[-1] if get_origin(kind) is dict else None
+    options = [option for option in get_args(kind) if option is not type(None)]
+    return options[0] if len(options) == 1 else kind

@@ -1,0 +1,200 @@
+"""A training run as a file: which model, which text, how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, model_validator
+
+from fourfold.data.entry import DataEntry
+from fourfold.models import FourfoldConfig
+from fourfold.models.matching import match_parameters
+from fourfold.models.registry import LAYER_TYPES
+from fourfold.settings import Section, near, read_mapping, validated
+
+PARAMETER_TOLERANCE = 0.02
+
+Memory = Literal["window", "document", "stream"]
+"""Where a memory starts empty: at every window and every document (packed); at every document, its
+state carried from window to window (truncated back-propagation); or only at the first."""
+
+
+class ModelEntry(Section):
+    """The model.
+
+    Attributes:
+        layer: the memory in all layers; or name one for each in fields.layer_types.
+        layers: how many.
+        parameters: of the whole model, met within 2 % by the width of the feed-forward; None takes
+            the width in fields.
+        fields: of ``FourfoldConfig``; the size of the vocabulary is that of the tokenizer.
+    """
+
+    layer: str | None = None
+    layers: int | None = Field(default=None, ge=1)
+    parameters: int | None = Field(default=None, ge=1)
+    fields: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelEntry:
+        known = FourfoldConfig.__annotations__
+        for name in self.fields:
+            if name not in known:
+                raise ValueError(
+                    f"fields must be fields of FourfoldConfig; got {name!r}.{near(name, known)}"
+                )
+        if "vocab_size" in self.fields:
+            raise ValueError("fields must leave vocab_size alone: it is that of the tokenizer.")
+        if (self.layer is None) == ("layer_types" not in self.fields):
+            raise ValueError("give either layer, for all layers, or fields.layer_types.")
+        if self.layer is not None and self.layer not in LAYER_TYPES:
+            raise ValueError(
+                f"layer must be one of {', '.join(LAYER_TYPES)}; got {self.layer!r}."
+                f"{near(self.layer, LAYER_TYPES)}"
+            )
+        if (self.layer is None) != (self.layers is None):
+            raise ValueError("layer and layers belong together: which memory, and how many times.")
+        return self
+
+    def configuration(self, vocab_size: int) -> FourfoldConfig:
+        """The configuration for a tokenizer of ``vocab_size`` entries.
+
+        Raises:
+            ValueError: a value that ``FourfoldConfig`` refuses, or no width gives the parameters.
+        """
+        fields: dict[str, Any] = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+        fields |= self.fields | {"vocab_size": vocab_size}
+        if self.layer is not None and self.layers is not None:
+            fields["layer_types"] = [self.layer] * self.layers
+        config = FourfoldConfig(**fields)
+        if self.parameters is None:
+            return config
+        return match_parameters(config, self.parameters, tolerance=PARAMETER_TOLERANCE)
+
+
+class TrainingEntry(Section):
+    """How the model is trained.
+
+    Attributes:
+        steps: updates; or give ``tokens``, of which as many updates are made as use them up.
+        batch_size: sequences that are read side by side, over all processes.
+        sequence_length: tokens of each in one window.
+        accumulation: windows read one after another before an update.
+        memory: where it starts empty, "window", "document" or "stream".
+        shuffle: whether documents are read in random order, another in each epoch.
+        learning_rate, warmup_steps, weight_decay, gradient_clip: see ``FitOptions``.
+        precision: of the products; weights and states are float32 always.
+        gradient_checkpointing: compute layers again in the backward pass, to save memory.
+        seed: of weights and order.
+    """
+
+    steps: int | None = Field(default=None, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    sequence_length: int = Field(default=512, ge=2)
+    accumulation: int = Field(default=1, ge=1)
+    memory: Memory = "document"
+    shuffle: bool = True
+    learning_rate: float = Field(default=2e-3, gt=0)
+    warmup_steps: int = Field(default=100, ge=0)
+    weight_decay: float = Field(default=0.1, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> TrainingEntry:
+        if (self.steps is None) == (self.tokens is None):
+            raise ValueError("give either steps or tokens.")
+        return self
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Read before an update, over all processes."""
+        return self.batch_size * self.sequence_length * self.accumulation
+
+    @property
+    def total_steps(self) -> int:
+        """Updates of the whole run."""
+        if self.steps is not None:
+            return self.steps
+        assert self.tokens is not None
+        return max(1, self.tokens // self.tokens_per_step)
+
+
+class CheckpointEntry(Section):
+    """What is kept to go on from.
+
+    Attributes:
+        every: steps between two checkpoints.
+        keep: how many of the latest.
+    """
+
+    every: int = Field(default=500, ge=1)
+    keep: int = Field(default=2, ge=1)
+
+
+class EvaluationEntry(Section):
+    """Validation while training.
+
+    Attributes:
+        every: steps between two validations.
+        tokens: of the validation text that are read each time.
+    """
+
+    every: int = Field(default=500, ge=1)
+    tokens: int = Field(default=65_536, ge=2)
+
+
+class Recipe(Section):
+    """All that a training run depends on, and what it keeps.
+
+    Attributes:
+        model, data, training, checkpoints, evaluation: see there.
+        tokenizer: "bytes", or a folder or name that ``AutoTokenizer`` loads.
+        trackers: of Accelerate, such as tensorboard and wandb, beside the console and log.csv.
+    """
+
+    model: ModelEntry
+    tokenizer: str = "bytes"
+    data: DataEntry
+    training: TrainingEntry
+    checkpoints: CheckpointEntry = Field(default_factory=CheckpointEntry)
+    evaluation: EvaluationEntry = Field(default_factory=EvaluationEntry)
+    trackers: tuple[str, ...] = ()
+
+
+def read_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
+    """The recipe in a YAML file.
+
+    Args:
+        changes: "training.steps=100" and so on; the value is read as YAML.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: a sentence that says what cannot be accepted.
+    """
+    content = read_mapping(path, "model, data and training")
+    for change in changes:
+        field, sign, text = change.partition("=")
+        if not sign or not field:
+            raise ValueError(
+                f"A change must be field=value, like training.steps=100; got {change}."
+            )
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"The value of {field} is no YAML: {text!r}.") from error
+        _set(content, field.split("."), value, change)
+    return validated(Recipe, content, str(path))
+
+
+def _set(content: dict[str, Any], names: list[str], value: Any, change: str) -> None:
+    for name in names[:-1]:
+        content = content.setdefault(name, {})
+        if not isinstance(content, dict):
+            raise ValueError(f"{change}: {name} has no fields.")
+    content[names[-1]] = value
