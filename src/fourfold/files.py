@@ -34,7 +34,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _umask() -> int:
@@ -43,7 +43,17 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Bring what was written to ``path`` to the disk.
+
+    Raises:
+        OSError: it does not get there.
+    """
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system can: it has happened either way."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -9,7 +9,11 @@ import typer
 
 from fourfold.cli.bench_commands import bench
 from fourfold.cli.common import console, plain_errors
+from fourfold.cli.harness import lm_eval
+from fourfold.cli.plan import plan
+from fourfold.cli.plot_run import plot_run
 from fourfold.cli.tasks_commands import tasks
+from fourfold.cli.tokenizer_commands import tokenizer
 
 app = typer.Typer(
     help="Memory for language models: compare, talk, and keep what was read.",
@@ -19,6 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench", no_args_is_help=True)
 app.add_typer(tasks, name="tasks", invoke_without_command=True)
+app.add_typer(tokenizer, name="tokenizer", no_args_is_help=True)
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")]
 SessionFile = Annotated[Path | None, typer.Option("--session", help="Session file.")]
@@ -85,6 +90,30 @@ def report(
 
 @app.command()
 @plain_errors
+def train(
+    recipe: Annotated[Path, typer.Argument(help="YAML file; see recipes/.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[field=value …]", help="Like training.steps=100."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. [default: runs/ and the recipe's name]")
+    ] = None,
+) -> None:
+    """Train a language model by a recipe; the same command again goes on where it stopped.
+
+    Alone, or in several processes: accelerate launch -m fourfold train RECIPE.yaml
+    """
+    from fourfold.cli.train import run_training
+    from fourfold.training.recipe import read_recipe
+
+    run_training(
+        console, read_recipe(recipe, tuple(changes or ())), out or Path("runs") / recipe.stem
+    )
+
+
+@app.command()
+@plain_errors
 def generate(
     model: ModelFolder,
     prompt: Annotated[str, typer.Option(help="Text to read first.")] = "",
@@ -123,3 +152,8 @@ def chat(
         max_new_tokens=max_new_tokens,
         temperature=temperature,
     )
+
+
+app.command()(plan)
+app.command()(plot_run)
+app.command("lm-eval")(lm_eval)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from fourfold.models import FourfoldForCausalLM
 from fourfold.sessions import Session
 
 
-def open_session(folder: Path, path: Path | None) -> Session:
-    """The session at ``path``, or a new one if that is None, with the model of ``folder``.
+def open_model(folder: Path) -> tuple[FourfoldForCausalLM, PreTrainedTokenizerBase]:
+    """The model saved in ``folder``, ready to be asked, and its tokenizer.
 
     Raises:
-        FileNotFoundError: there is no such session file.
-        ValueError: the folder holds no model of ours, or the file is no session of it.
+        ValueError: the folder holds no model of ours.
     """
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} holds no saved model: config.json is missing.")
@@ -29,4 +28,15 @@ def open_session(folder: Path, path: Path | None) -> Session:
         raise ValueError(f"The weights in {folder} cannot be read: {error}.") from error
     if not isinstance(model, FourfoldForCausalLM):
         raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
+    return model, tokenizer
+
+
+def open_session(folder: Path, path: Path | None) -> Session:
+    """The session at ``path``, or a new one if that is None, with the model of ``folder``.
+
+    Raises:
+        FileNotFoundError: there is no such session file.
+        ValueError: the folder holds no model of ours, or the file is no session of it.
+    """
+    model, tokenizer = open_model(folder)
     return Session(model, tokenizer) if path is None else Session.load(path, model, tokenizer)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fourfold.data.documents import Document, printable, read_documents, standard_library
+from fourfold.data.documents import Document, read_documents, standard_library
+from fourfold.data.sources import printable
 from fourfold.models.tokenizer import EOS
 
 END_OF_TEXT = EOS

@@ -23,14 +23,14 @@ class TokenDocument(Protocol):
 
 
 class Order(Protocol):
-    """An endless row of documents, epoch after epoch."""
+    """A row of documents; endless for training, epoch after epoch."""
 
     @property
     def bytes_per_token(self) -> float:
         """Bytes of text that a token stands for, on average."""
 
-    def next(self) -> TokenDocument:
-        """The next document."""
+    def next(self) -> TokenDocument | None:
+        """The next document, or None at the end."""
 
     def recall(self, reference: Any) -> TokenDocument:
         """A document by its reference."""

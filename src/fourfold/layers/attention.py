@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.packing import mask_of, pack, unpack
-from fourfold.layers.state import AttentionState
-
-NOWHERE = -1  # the position of a slot that holds nothing
+from fourfold.layers.state import NOWHERE, AttentionState
 
 
 class Attention(MemoryLayer[AttentionState]):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
+import torch
 from torch import Tensor
 
 State = TypeVar("State", bound="LayerState")
+
+NOWHERE: Final = -1
+"""The position of a slot of attention that holds nothing."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,19 @@ class LayerState:
     def select(self: State, index: Tensor) -> State:
         """The sequences at ``index`` (long, any length), in that order."""
         return self.map(lambda x: x.index_select(0, index.to(x.device)))
+
+    def resume(self: State, index: Tensor) -> State:
+        """The sequences at ``index``, in that order; at −1 one that has read nothing."""
+        return self.select(index.clamp(min=0)).emptied(index.to(self.device) < 0)
+
+    def emptied(self: State, rows: Tensor) -> State:
+        """As it is, but the sequences at ``rows`` (N,) (boolean) have read nothing."""
+        return self.map(lambda x: x.masked_fill(rows.view(-1, *[1] * (x.ndim - 1)), 0))
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        return next(iter(self.named_tensors().values())).device
 
     @property
     def sequences(self) -> int:
@@ -64,12 +81,21 @@ class RecurrentState(LayerState):
 class AttentionState(LayerState):
     """State of attention: keys and values (N, G, L, Dh) of G key/value heads, positions (N, L).
 
-    A position of −1 marks a slot that holds nothing.
+    A position of −1 (``NOWHERE``) marks a slot that holds nothing.
     """
 
     keys: Tensor
     values: Tensor
     positions: Tensor
+
+    def emptied(self, rows: Tensor) -> AttentionState:
+        held = self.positions.masked_fill(rows[:, None], NOWHERE)
+        slots = (held != NOWHERE).any(0).nonzero().flatten()
+        return AttentionState(
+            keys=self.keys.index_select(2, slots),
+            values=self.values.index_select(2, slots),
+            positions=held.index_select(1, slots),
+        )
 
 
 @dataclass(frozen=True)

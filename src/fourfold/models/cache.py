@@ -56,6 +56,14 @@ class FourfoldCache(Cache):
         """Keep the rows at ``index`` (long), in that order; rows may repeat."""
         self.states = [None if state is None else state.select(index) for state in self.states]
 
+    def resume(self, index: Tensor) -> None:
+        """Keep the rows at ``index``, in that order; at −1 stands one that has read nothing."""
+        self.states = [None if state is None else state.resume(index) for state in self.states]
+
+    def detach(self) -> None:
+        """Let no gradient flow from what is read next into what was read before."""
+        self.states = [None if state is None else state.map(Tensor.detach) for state in self.states]
+
     @property
     def batch_size(self) -> int:
         """Rows, or −1 before the first token."""

@@ -9,16 +9,13 @@ import yaml
 from pydantic import Field, model_validator
 
 from fourfold.data.entry import DataEntry
+from fourfold.data.lanes import Memory
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.settings import Section, near, read_mapping, validated
 
 PARAMETER_TOLERANCE = 0.02
-
-Memory = Literal["window", "document", "stream"]
-"""Where a memory starts empty: at every window and every document (packed); at every document, its
-state carried from window to window (truncated back-propagation); or only at the first."""
 
 
 class ModelEntry(Section):

@@ -1,0 +1,113 @@
+"""``fourfold train``: progress while it trains, and how to go on when it stops."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from transformers.utils import logging
+
+from fourfold.training.events import Listener, Stopped, Update
+from fourfold.training.recipe import Recipe
+from fourfold.training.trainer import Trainer
+
+STOPPED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+def run_training(console: Console, recipe: Recipe, out: Path) -> None:
+    """Train, show, and say where everything is."""
+    logging.disable_progress_bar()
+    trainer = Trainer(recipe, out)
+    if trainer.first:
+        _introduce(console, trainer)
+    with _progress(console) as progress:
+        bar = progress.add_task(
+            recipe.model.layer or "training",
+            total=trainer.training.total_steps,
+            visible=trainer.first and console.is_terminal,
+            figures="",
+        )
+        try:
+            result = trainer.run(_Display(console, progress, bar).listener())
+        except Stopped as stopped:
+            progress.stop()
+            if trainer.first:
+                command = shlex.join(["fourfold", *sys.argv[1:]])
+                console.print(
+                    f"Stopped after step {stopped.step:,}; all of it is saved in {out}. "
+                    f"To go on: {command}",
+                    soft_wrap=True,
+                    markup=False,
+                )
+            raise typer.Exit(STOPPED) from stopped
+    if trainer.first:
+        console.print(
+            f"{result['tokens']:,} tokens read. Validation: "
+            f"{result['validation_bits_per_byte']:.4f} bits per byte. Model: {out / 'model'}",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def _introduce(console: Console, trainer: Trainer) -> None:
+    training, text = trainer.training, trainer.text
+    for line in (
+        f"{trainer.parameters:,} parameters; {training.total_steps:,} steps of "
+        f"{training.tokens_per_step:,} tokens, {training.batch_size} sequences side by side.",
+        *text.report.lines(),
+    ):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+class _Display:
+    """A bar in a terminal; a line now and then where there is none."""
+
+    def __init__(self, console: Console, progress: Progress, bar: object) -> None:
+        self.console, self.progress, self.bar = console, progress, bar
+        self.validation = ""
+
+    def listener(self) -> Listener:
+        return Listener(
+            prepared=self._prepared,
+            updated=self._updated,
+            validated=self._validated,
+            saved=lambda path: None,
+        )
+
+    def _prepared(self, trainer: Trainer, step: int) -> None:
+        if step:
+            self._say(f"Going on after step {step:,}.")
+        self.progress.update(self.bar, completed=step)  # type: ignore[arg-type]
+
+    def _updated(self, update: Update) -> None:
+        figures = (
+            f"{update.loss:.3f} nats/token, {update.bits_per_byte:.3f} bits/byte"
+            f"{self.validation}, {update.tokens_per_second:,.0f} tokens/s"
+        )
+        self.progress.update(self.bar, completed=update.step, figures=figures)  # type: ignore[arg-type]
+        if not self.console.is_terminal and update.step % max(1, update.steps // 20) == 0:
+            left = (update.steps - update.step) * update.tokens / update.step
+            minutes = left / update.tokens_per_second / 60
+            self._say(f"step {update.step:,}: {figures}, {minutes:,.1f} minutes left")
+
+    def _validated(self, step: int, bits: float) -> None:
+        self.validation = f" (validation {bits:.3f})"
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True, markup=False)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,}/{task.total:,}"),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )

@@ -1,0 +1,90 @@
+"""What became of the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fourfold.data.store import TokenStore
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was read and what was left out.
+
+    Attributes:
+        train: the store of training; None for a data set that is streamed.
+        validation: that of validation.
+        bad, empty: records that were left out.
+        first_bad, first_empty: the first ten of each, in sentences with file and line.
+        repeated: documents of training whose text came before; they are kept.
+        in_validation: documents that were left out of training, for validation holds their text.
+    """
+
+    train: TokenStore | None
+    validation: TokenStore
+    bad: int = 0
+    empty: int = 0
+    first_bad: list[str] = field(default_factory=list)
+    first_empty: list[str] = field(default_factory=list)
+    repeated: int = 0
+    in_validation: int = 0
+
+    @classmethod
+    def of(cls, train: TokenStore | None, validation: TokenStore) -> Report:
+        """From what the builders of the stores said about them."""
+        stores = [validation] if train is None else [train, validation]
+        bad, empty = ([store.about[kind] for store in stores] for kind in ("bad", "empty"))
+        return cls(
+            train=train,
+            validation=validation,
+            bad=_sum(bad),
+            empty=_sum(empty),
+            first_bad=_first(bad),
+            first_empty=_first(empty),
+            repeated=0 if train is None else train.about["repeated"],
+            in_validation=0 if train is None else train.about["in_validation"],
+        )
+
+    def lines(self) -> list[str]:
+        """Sentences for a person."""
+        lines = []
+        for name, store in (("Training", self.train), ("Validation", self.validation)):
+            if store is not None:
+                lines.append(
+                    f"{name}: {_counted(len(store), 'document')}, "
+                    f"{_counted(store.total_bytes, 'byte')}, "
+                    f"{_counted(store.total_tokens, 'token')}."
+                )
+        if self.bad:
+            lines += [f"Left out: {_counted(self.bad, 'bad record')}.", *self._listed("bad")]
+        if self.empty:
+            lines += [f"Left out: {_counted(self.empty, 'empty text')}.", *self._listed("empty")]
+        if self.in_validation:
+            lines.append(
+                f"Left out of training: {_counted(self.in_validation, 'document')} whose text is "
+                "in validation."
+            )
+        if self.repeated:
+            lines.append(
+                f"Kept: {_counted(self.repeated, 'document')} of training with the text of an "
+                "earlier one."
+            )
+        return lines
+
+    def _listed(self, kind: str) -> list[str]:
+        first: list[str] = getattr(self, f"first_{kind}")
+        rest = getattr(self, kind) - len(first)
+        return [f"  {sentence}" for sentence in first] + ([f"  and {rest:,} more"] if rest else [])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _sum(parts: list[dict[str, Any]]) -> int:
+    return sum(part["count"] for part in parts)
+
+
+def _first(parts: list[dict[str, Any]]) -> list[str]:
+    return [sentence for part in parts for sentence in part["first"]]

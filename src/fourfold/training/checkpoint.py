@@ -1,0 +1,201 @@
+"""Checkpoints: everything that a run needs to go on as if it had never stopped.
+
+    RUN/checkpoints/step-00000500/
+        checkpoint.json         step, what the run is, sizes of the files
+        model.safetensors       weights by name
+        optimizer.safetensors   the optimiser's state by weight, "exp_avg/model.norm.weight"
+        process-0.safetensors   of each process: random state, memories of its lanes
+        process-0.json          of each process: how far it has read
+
+A checkpoint is written beside its place, synced and renamed, so that there is a whole one or none.
+Tensors are safetensors and the rest is JSON: a checkpoint is read as data only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fourfold.files import sync_file, sync_folder, write_atomically
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What one process writes and reads.
+
+    Attributes:
+        step: updates done.
+        run: what the run is (its recipe and its processes); a run goes on only with its own.
+        model, optimizer: tensors by name; of all processes together.
+        tensors: of this process.
+        position: of this process; JSON can hold it.
+    """
+
+    step: int
+    run: dict[str, Any]
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+    position: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of a run.
+
+    Args:
+        folder: RUN/checkpoints; made if it is not there.
+        keep: how many of the latest to keep.
+        process, wait: the number of this process, and how to wait for all others.
+    """
+
+    def __init__(
+        self, folder: Path, *, keep: int, process: int = 0, wait: Callable[[], None] = lambda: None
+    ) -> None:
+        self.folder, self.keep = folder, keep
+        self.process, self.wait = process, wait
+
+    def steps(self) -> list[int]:
+        """Of which there are checkpoints, in rising order."""
+        if not self.folder.is_dir():
+            return []
+        matches = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of ``step`` is."""
+        return self.folder / f"step-{step:08d}"
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Keep ``checkpoint`` and forget the oldest; every process calls this.
+
+        Raises:
+            OSError: it cannot be written; those from before are as they were.
+        """
+        place = self.path(checkpoint.step)
+        temporary = self.folder / f".{place.name}.tmp"
+        if self.process == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob(".step-*.tmp"):
+                shutil.rmtree(left)
+            temporary.mkdir()
+        self.wait()
+        try:
+            self._write_parts(temporary, checkpoint)
+            self.wait()
+            if self.process == 0:
+                sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
+                content = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.run}
+                _write_json(temporary / "checkpoint.json", content | {"sizes": sizes})
+                if place.exists():
+                    shutil.rmtree(place)
+                os.rename(temporary, place)
+                sync_folder(self.folder)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if self.process == 0:
+            for step in self.steps()[: -self.keep]:
+                shutil.rmtree(self.path(step))
+        self.wait()
+
+    def _write_parts(self, folder: Path, checkpoint: Checkpoint) -> None:
+        if self.process == 0:
+            _write_tensors(folder / "model.safetensors", checkpoint.model)
+            _write_tensors(folder / "optimizer.safetensors", checkpoint.optimizer)
+        _write_tensors(folder / f"process-{self.process}.safetensors", checkpoint.tensors)
+        _write_json(folder / f"process-{self.process}.json", checkpoint.position)
+
+    def latest(self, run: Mapping[str, Any]) -> Checkpoint | None:
+        """The newest checkpoint, or None if there is none.
+
+        Args:
+            run: what the checkpoint must be of.
+
+        Raises:
+            ValueError: it is of another run or damaged; the sentence says what to do.
+        """
+        steps = self.steps()
+        if not steps:
+            return None
+        folder = self.path(steps[-1])
+        try:
+            content = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+            version, found = content["format"], content["run"]
+            for name, size in content["sizes"].items():
+                if (folder / name).stat().st_size != size:
+                    raise OSError(f"{name} has another size than was written")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise _damaged(folder, error) from error
+        if version != FORMAT:
+            raise ValueError(
+                f"{folder} is a checkpoint of format {version}; this version of fourfold reads "
+                f"format {FORMAT}."
+            )
+        refuse_other(self.folder.parent, found, run)
+        try:
+            return Checkpoint(
+                step=content["step"],
+                run=found,
+                model=load_file(folder / "model.safetensors"),
+                optimizer=load_file(folder / "optimizer.safetensors"),
+                tensors=load_file(folder / f"process-{self.process}.safetensors"),
+                position=json.loads((folder / f"process-{self.process}.json").read_text()),
+            )
+        except (OSError, ValueError, SafetensorError) as error:
+            raise _damaged(folder, error) from error
+
+
+def refuse_other(folder: Path, found: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Raises:
+    ValueError: what was found in ``folder`` is of another run; the sentence says in what.
+    """
+    if changed := _differences(found, json.loads(json.dumps(run))):
+        raise ValueError(
+            f"{folder} is a run of other settings (different: {', '.join(changed)}); give another "
+            "output folder, or remove this one."
+        )
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    try:
+        save_file({name: x.contiguous() for name, x in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(f"{path.name} cannot be written: {error}") from error
+    sync_file(path)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    write_atomically(path, json.dumps(content).encode())
+
+
+def _damaged(folder: Path, error: Exception) -> ValueError:
+    return ValueError(
+        f"The checkpoint {folder} is damaged ({error}). Remove it to go on from the one before, or "
+        "to begin anew if there is none."
+    )
+
+
+def _differences(one: Any, other: Any, name: str = "") -> list[str]:
+    """The fields in which two nested mappings differ."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return [] if one == other else [name]
+    return [
+        difference
+        for key in sorted(one.keys() | other.keys())
+        for difference in _differences(
+            one.get(key), other.get(key), f"{name}.{key}" if name else key
+        )
+    ]

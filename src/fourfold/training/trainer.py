@@ -1,0 +1,434 @@
+"""Training a language model by a recipe, so that it can be stopped anywhere and gone on with."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from accelerate import Accelerator
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import LoggerType
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from fourfold.data.lanes import IGNORED, Lanes
+from fourfold.data.prepare import Prepared, prepare
+from fourfold.data.store_order import StoreOrder
+from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
+from fourfold.evaluation.mode import measuring
+from fourfold.files import sync_file, sync_folder, write_atomically
+from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.results import provenance, read_result, write_result
+from fourfold.sessions.fingerprint import tokenizer_of
+from fourfold.settings import near
+from fourfold.training.checkpoint import Checkpoint, Checkpoints, refuse_other
+from fourfold.training.events import Listener, Stopped, Update
+from fourfold.training.log import Log, read_log
+from fourfold.training.loop import FitOptions, make_optimizer, rate_share
+from fourfold.training.recipe import Recipe
+from fourfold.training.state import (
+    load_model_tensors,
+    load_optimizer_tensors,
+    load_random_state,
+    model_tensors,
+    optimizer_tensors,
+    random_state,
+)
+from fourfold.training.stopping import Stop, stopping
+from fourfold.training.window_loss import window_loss
+
+LOG_COLUMNS = ("tokens", "loss", "bits_per_byte", "learning_rate", "gradient_norm", "seconds")
+VALIDATION_COLUMNS = ("tokens", "loss", "bits_per_byte")
+
+
+class Trainer:
+    """A run of a recipe in a folder.
+
+        RUN/recipe.yaml      the recipe with all its defaults
+        RUN/log.csv          a row a step; RUN/validation.csv a row a validation
+        RUN/checkpoints/     to go on from
+        RUN/model/           the trained model and its tokenizer, at the end
+        RUN/result.json      what came out, at the end
+
+    Started by ``accelerate launch`` with several processes, each makes a Trainer of its own.
+
+    Args:
+        recipe: what to do.
+        folder: RUN.
+
+    Raises:
+        ValueError, OSError: sentences of the tokenizer, the text or the model.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.training = recipe.training
+        _check_trackers(recipe.trackers)
+        self.accelerator = Accelerator(
+            mixed_precision="bf16" if self.training.precision == "bfloat16" else "no",
+            log_with=list(recipe.trackers) or None,
+            project_dir=str(folder),
+        )
+        self.processes = self.accelerator.num_processes
+        self.process = self.accelerator.process_index
+        if self.training.batch_size % self.processes:
+            raise ValueError(
+                f"training.batch_size must be a multiple of the {self.processes} processes; got "
+                f"{self.training.batch_size}."
+            )
+        self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(recipe.tokenizer)
+        self.text = self._prepare_text()
+        torch.manual_seed(self.training.seed)
+        self.config = recipe.model.configuration(vocabulary_size(self.tokenizer))
+        self.plain_model = FourfoldForCausalLM(self.config)
+        self.parameters = self.plain_model.num_parameters()
+        if self.training.gradient_checkpointing:
+            self.plain_model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.options = FitOptions(
+            steps=self.training.total_steps,
+            learning_rate=self.training.learning_rate,
+            warmup_steps=self.training.warmup_steps,
+            weight_decay=self.training.weight_decay,
+            gradient_clip=self.training.gradient_clip,
+        )
+        self.model, self.optimizer = self.accelerator.prepare(
+            self.plain_model, make_optimizer(self.plain_model, self.options)
+        )
+        self.lanes = self._lanes(self.text.train)
+        self.cache = self._empty_memory()
+        self.checkpoints = Checkpoints(
+            folder / "checkpoints",
+            keep=recipe.checkpoints.keep,
+            process=self.process,
+            wait=self.accelerator.wait_for_everyone,
+        )
+
+    @property
+    def first(self) -> bool:
+        """Whether this process speaks for all."""
+        return self.accelerator.is_main_process
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What a run must share with one that it goes on with; JSON can hold it."""
+        return {
+            "model": self.config.identity(),
+            "training": self.training.model_dump(mode="json"),
+            "tokenizer": tokenizer_of(self.tokenizer),
+            "text": self.text.fingerprint,
+            "processes": self.processes,
+        }
+
+    def run(self, listener: Listener | None = None) -> dict[str, Any]:
+        """Train from the newest checkpoint, or from the start, to the end; every process calls it.
+
+        Returns:
+            the content of result.json. A run that was finished before is not done again.
+
+        Raises:
+            Stopped: on Ctrl-C or SIGTERM, after saving.
+            ArithmeticError: loss or gradient is no longer finite; nothing was saved since.
+            ValueError: the folder holds a run of other settings, or a damaged checkpoint.
+            OSError: something cannot be written; the checkpoints are as they were.
+        """
+        listener = listener if listener is not None and self.first else Listener()
+        if (result := self._finished()) is not None:
+            return result
+        step = self._restore()
+        if self.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = yaml.safe_dump(self.recipe.model_dump(mode="json"), allow_unicode=True)
+            write_atomically(self.folder / "recipe.yaml", text.encode())
+        listener.prepared(self, step)
+        self.accelerator.init_trackers("fourfold", config=_flat(self.identity))
+        try:
+            with stopping() as stop:
+                self._train(step, stop, listener)
+            return self._finish()
+        finally:
+            self.accelerator.end_training()  # also parts the processes
+
+    def _train(self, step: int, stop: Stop, listener: Listener) -> None:
+        steps = self.training.total_steps
+        saved = step
+        with self._logs(step) as (log, validations):
+            before = float(log.last["seconds"]) if log is not None and log.last else 0.0
+            seconds, tokens = 0.0, 0
+            while step < steps:
+                began = time.perf_counter()
+                loss, norm, rate = self._update(step + 1)
+                step += 1
+                seconds += time.perf_counter() - began
+                tokens += self.training.tokens_per_step
+                update = Update(
+                    step=step,
+                    steps=steps,
+                    tokens=step * self.training.tokens_per_step,
+                    loss=loss,
+                    bits_per_byte=self._bits(loss, self.text.train.bytes_per_token),
+                    learning_rate=rate,
+                    gradient_norm=norm,
+                    tokens_per_second=tokens / seconds,
+                )
+                if log is not None:
+                    values = {name: getattr(update, name) for name in ("step", *LOG_COLUMNS[:-1])}
+                    log.write(**values, seconds=before + seconds)
+                    self.accelerator.log({k: v for k, v in values.items() if k != "step"}, step)
+                listener.updated(update)
+                asked = bool(self._total(torch.tensor(float(stop.asked))))
+                if step % self.recipe.evaluation.every == 0 or step == steps:
+                    loss = self.validate()
+                    bits = self._bits(loss, self.text.validation.bytes_per_token)
+                    if validations is not None:
+                        values = {"tokens": update.tokens, "loss": loss, "bits_per_byte": bits}
+                        validations.write(step=step, **values)
+                        self.accelerator.log({"validation_bits_per_byte": bits}, step)
+                    listener.validated(step, bits)
+                if asked or step % self.recipe.checkpoints.every == 0 or step == steps:
+                    self._save(step, saved)
+                    saved = step
+                    listener.saved(self.checkpoints.path(step))
+                if asked and step < steps:
+                    raise Stopped(step)
+
+    def _update(self, step: int) -> tuple[float, float, float]:
+        """Read, go back, step: loss (nats a token), norm of the gradient, learning rate."""
+        device = self.accelerator.device
+        windows = [next(self.lanes).to(device) for _ in range(self.training.accumulation)]
+        predicted = self._total(sum((window.targets != IGNORED).sum() for window in windows))
+        self.model.train()
+        self.optimizer.zero_grad()
+        total = torch.zeros((), device=device)
+        for window in windows:
+            final = window is windows[-1]
+            with nullcontext() if final else self.accelerator.no_sync(self.model):
+                nats = window_loss(self.model, window, self.cache)
+                # Several processes take the mean of their gradients; here it is to be the sum.
+                self.accelerator.backward(nats * (self.processes / predicted))
+            total += nats.detach()
+        loss = float(self._total(total) / predicted)
+        norm = self.accelerator.clip_grad_norm_(
+            self.model.parameters(), self.training.gradient_clip
+        )
+        for name, value in (("loss", loss), ("norm of the gradient", float(norm))):
+            if not math.isfinite(value):
+                raise ArithmeticError(
+                    f"The {name} became {value} at step {step}; that update was not made. "
+                    f"{self._where_to_go_on()}"
+                )
+        # A function of the step alone, so that there is no schedule to keep.
+        rate = self.options.learning_rate * rate_share(step - 1, self.options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return loss, float(norm), rate
+
+    def _where_to_go_on(self) -> str:
+        steps = self.checkpoints.steps()
+        kept = f"The checkpoint of step {steps[-1]} is kept" if steps else "There is no checkpoint"
+        return f"{kept}; a smaller training.learning_rate in a new run may help."
+
+    def validate(self) -> float:
+        """Nats a token on the validation text, the same part of it each time."""
+        store = self.text.validation
+        lanes = self._lanes(StoreOrder(store, seed=0, shuffle=False))
+        cache = self._empty_memory()
+        size = self.training.batch_size * self.training.sequence_length
+        total = torch.zeros(2, dtype=torch.float64)
+        with measuring(self.model):
+            for _ in range(max(1, min(self.recipe.evaluation.tokens, store.total_tokens) // size)):
+                window = next(lanes).to(self.accelerator.device)
+                total[0] += float(window_loss(self.model, window, cache))
+                total[1] += int((window.targets != IGNORED).sum())
+        nats, count = self._total(total.to(self.accelerator.device)).tolist()
+        return nats / max(count, 1)
+
+    def _total(self, value: Tensor | int) -> Tensor:
+        """The sum over all processes."""
+        value = torch.as_tensor(value, device=self.accelerator.device)
+        if self.processes == 1:
+            return value
+        total: Tensor = self.accelerator.reduce(value, "sum")
+        return total
+
+    @staticmethod
+    def _bits(nats: float, bytes_per_token: float) -> float:
+        return nats / math.log(2) / bytes_per_token
+
+    def _prepare_text(self) -> Prepared:
+        """The first process prepares; the others find it done."""
+        with self.accelerator.main_process_first():
+            return prepare(
+                self.recipe.data,
+                self.tokenizer,
+                seed=self.training.seed,
+                shuffle=self.training.shuffle,
+                rank=self.process,
+                world_size=self.processes,
+            )
+
+    def _lanes(self, order: Any) -> Lanes:
+        """The lanes of all processes, if all read one order; otherwise those of this one."""
+        own = self.training.batch_size // self.processes
+        shared = isinstance(order, StoreOrder)
+        return Lanes(
+            order,
+            lanes=self.training.batch_size if shared else own,
+            length=self.training.sequence_length,
+            memory=self.training.memory,
+            mine=range(self.process * own, (self.process + 1) * own) if shared else None,
+        )
+
+    def _empty_memory(self) -> FourfoldCache | None:
+        return None if self.training.memory == "window" else self.plain_model.new_cache()
+
+    @contextmanager
+    def _logs(self, step: int) -> Iterator[tuple[Log | None, Log | None]]:
+        """log.csv and validation.csv up to ``step``; nothing in the other processes."""
+        with ExitStack() as stack:
+            if not self.first:
+                yield None, None
+                return
+            log, validations = (
+                stack.enter_context(Log(self.folder / name, columns, step=step))
+                for name, columns in (
+                    ("log.csv", LOG_COLUMNS),
+                    ("validation.csv", VALIDATION_COLUMNS),
+                )
+            )
+            yield log, validations
+
+    def _save(self, step: int, saved: int) -> None:
+        memory = {} if self.cache is None else self.cache.named_tensors()
+        checkpoint = Checkpoint(
+            step=step,
+            run=self.identity,
+            model=model_tensors(self.plain_model),
+            optimizer=optimizer_tensors(self.plain_model, self._plain_optimizer),
+            tensors={name: tensor.detach().cpu() for name, tensor in memory.items()},
+            position={
+                "lanes": self.lanes.state(),
+                "random": random_state(),
+            },
+        )
+        try:
+            self.checkpoints.write(checkpoint)
+        except OSError as error:
+            kept = f"The checkpoint of step {saved} is as it was." if saved else ""
+            raise OSError(
+                f"The checkpoint of step {step} cannot be written to {self.checkpoints.folder}: "
+                f"{error}. {kept} Make room and start the same command again to go on."
+            ) from error
+
+    def _restore(self) -> int:
+        """Take over the newest checkpoint; the step that it was made after, or 0."""
+        checkpoint = self.checkpoints.latest(self.identity)
+        if checkpoint is None:
+            return 0
+        load_model_tensors(self.plain_model, checkpoint.model)
+        load_optimizer_tensors(self.plain_model, self._plain_optimizer, checkpoint.optimizer)
+        position = checkpoint.position
+        self.lanes.restore(position["lanes"])
+        load_random_state(position["random"])
+        if self.cache is not None:
+            self._restore_memory(self.cache, checkpoint.tensors)
+        return checkpoint.step
+
+    def _restore_memory(self, cache: FourfoldCache, tensors: dict[str, Tensor]) -> None:
+        for index, layer in enumerate(self.plain_model.memories()):
+            empty = layer.initial_state(0, dtype=self.plain_model.dtype)
+            names = empty.named_tensors()
+            cache.states[index] = replace(
+                empty,
+                **{
+                    name: tensors[f"layers.{index}.{name}"].to(self.accelerator.device)
+                    for name in names
+                },
+            )
+
+    @property
+    def _plain_optimizer(self) -> torch.optim.Optimizer:
+        """Without what Accelerate puts around it."""
+        plain: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        return plain
+
+    def _finished(self) -> dict[str, Any] | None:
+        """The result of a run that is done.
+
+        Raises:
+            ValueError: it is of other settings.
+        """
+        path = self.folder / "result.json"
+        result = read_result(path)
+        if result is not None:
+            refuse_other(self.folder, result["run"], self.identity)
+        return result
+
+    def _finish(self) -> dict[str, Any]:
+        """Keep the model and what came out."""
+        weights = model_tensors(self.plain_model)
+        if self.first:
+            temporary, place = self.folder / ".model.tmp", self.folder / "model"
+            shutil.rmtree(temporary, ignore_errors=True)
+            self.plain_model.save_pretrained(temporary, state_dict=weights)
+            self.tokenizer.save_pretrained(temporary)
+            for path in temporary.iterdir():
+                sync_file(path)
+            shutil.rmtree(place, ignore_errors=True)
+            os.rename(temporary, place)
+            sync_folder(self.folder)
+            write_result(self.folder / "result.json", self._result())
+        self.accelerator.wait_for_everyone()
+        result = self._finished()
+        assert result is not None
+        return result
+
+    def _result(self) -> dict[str, Any]:
+        last = read_log(self.folder / "log.csv")[-1]
+        validations = read_log(self.folder / "validation.csv")
+        seconds = float(last["seconds"])
+        return {
+            "run": self.identity,
+            "recipe": self.recipe.model_dump(mode="json"),
+            "parameters": self.parameters,
+            "tokens": int(last["tokens"]),
+            "training_loss": float(last["loss"]),
+            "validation_loss": float(validations[-1]["loss"]),
+            "validation_bits_per_byte": float(validations[-1]["bits_per_byte"]),
+            "train_tokens_per_second": int(last["tokens"]) / seconds,
+            "wall_seconds": seconds,
+            **provenance(),
+        }
+
+
+def _check_trackers(names: tuple[str, ...]) -> None:
+    known = [tracker.value for tracker in LoggerType if tracker.value != "all"]
+    available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"trackers must be taken from {', '.join(known)}; got {name!r}.{near(name, known)}"
+            )
+        if name not in available:
+            raise ValueError(f"The tracker {name} is not installed; pip install {name}.")
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dots, as trackers want it."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value if isinstance(value, (int, float, str)) else str(value)
+    return flat
