@@ -4,8 +4,8 @@
     git -C runs/language/classic-books checkout 94488277
     python results/language/books.py runs/language/classic-books runs/language/books
 
-All titles are in the public domain. Which are taken, and what for, hangs on their names alone: in the
-order of a hash of "author/title", 4 MB to validate with, then 24 MB to train on.
+All titles are in the public domain. Which are taken, and what for, hangs on their names alone: in
+the order of a hash of "author/title", 4 MB to validate with, then 24 MB to train on.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def test_pieces_give_what_the_whole_gives(bpe, text, cuts):
 )
 def test_windows_of_a_long_text_meet_without_a_seam(bpe, monkeypatch, text):
     (whole,) = encoder_of(bpe).texts([text.encode()])
-    monkeypatch.setattr(encoding, "WINDOW", 512)
-    monkeypatch.setattr(encoding, "OVERLAP", 128)
+    for name, size in (("LONG", 1000), ("WINDOW", 512), ("OVERLAP", 128), ("WINDOWS", 3)):
+        monkeypatch.setattr(encoding, name, size)
     found = joined(encoder_of(bpe).pieces([text.encode()]))
     assert bpe.decode(found.tolist()) == text
     assert found.tolist() == whole.tolist()

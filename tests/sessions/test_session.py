@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import tokenizers
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
@@ -52,6 +53,21 @@ def test_reading_in_pieces_equals_reading_at_once(kind, cuts):
     parts = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
     assert sum(pieces.read(part) for part in parts) == count == len(TEXT.encode())
     assert_same_memory(pieces, whole)
+
+
+def test_losses_of_a_text_are_those_of_reading_it_next_and_change_nothing(session):
+    tokens = random_tokens(1, 700)
+    logits = session.model(tokens, use_cache=False).logits[0]
+    expected = F.cross_entropy(logits[:-1], tokens[0, 1:], reduction="none").detach()
+    unread = session.losses(tokens[0].tolist())  # longer than a piece
+    torch.testing.assert_close(unread, expected, rtol=0, atol=1e-4)
+    session.read(tokens[0, :100].tolist())
+    before = session.mark()
+    found = session.losses(tokens[0, 100:].tolist())
+    torch.testing.assert_close(found, expected[99:], rtol=0, atol=1e-4)
+    assert session.tokens_seen == 100
+    assert session._next_logits is before.next_logits
+    assert session.losses("").shape == (0,)
 
 
 def test_generation_is_greedy_and_remembered(session):

@@ -52,12 +52,15 @@ def undisturbed(recipe):
 
 def test_twenty_kills_at_random_moments_change_nothing(recipe, undisturbed):
     out, moments, reached = recipe.parent / "killed", random.Random(0), []
+    kept = Checkpoints(out / "checkpoints", keep=2)
     for _ in range(KILLS):
         process = start(recipe, out)
-        before = len(read_log(out / "log.csv"))
-        while len(read_log(out / "log.csv")) in (0, before) and process.is_alive():
-            time.sleep(0.01)  # until it trains; how long that takes is the machine's affair
-        time.sleep(moments.uniform(0, 0.3))
+        # At a random step, and at a random moment of it or of the checkpoint behind it; how long
+        # that takes is the machine's affair.
+        step = max(kept.steps(), default=0) + moments.randint(1, 60)
+        while len(read_log(out / "log.csv")) < step and process.is_alive():
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.02))
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         assert process.exitcode == -signal.SIGKILL, "it was through before it was killed"

@@ -9,6 +9,7 @@ import typer
 
 from fourfold.cli.bench_commands import bench
 from fourfold.cli.common import console, plain_errors
+from fourfold.cli.evaluate import evaluate
 from fourfold.cli.harness import lm_eval
 from fourfold.cli.plan import plan
 from fourfold.cli.plot_run import plot_run
@@ -29,7 +30,11 @@ ModelFolder = Annotated[Path, typer.Argument(help="Folder of a saved model and i
 SessionFile = Annotated[Path | None, typer.Option("--session", help="Session file.")]
 DataPath = Annotated[
     Path | None,
-    typer.Option("--data", help="File or folder of .txt, .md, .jsonl. [default: Python's sources]"),
+    typer.Option(
+        "--data",
+        help="File or folder of .txt, .md, .jsonl, .parquet, also compressed. "
+        "[default: Python's sources]",
+    ),
 ]
 
 
@@ -154,6 +159,7 @@ def chat(
     )
 
 
+app.command()(evaluate)
 app.command()(plan)
 app.command()(plot_run)
 app.command("lm-eval")(lm_eval)

@@ -18,13 +18,16 @@ from fourfold.models.tokenizer import ByteTokenizer
 
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 
-WINDOW = 1 << 18
-"""Characters of a long text that are encoded at once."""
+LONG = 1 << 20
+"""Bytes of a text from which on it is encoded in windows."""
 
-OVERLAP = 1 << 12
+WINDOW = 1 << 14
+"""Characters of a window; in longer ones it takes more time to tell where a token stands."""
+
+OVERLAP = 1 << 10
 """Characters that two neighbouring windows share."""
 
-WINDOWS = 16
+WINDOWS = 64
 """Windows that the threads of the tokenizer encode side by side."""
 
 
@@ -103,7 +106,7 @@ class FastEncoder:
         self._backend.encode_special_tokens = True
 
     def texts(self, texts: Sequence[bytes]) -> list[Tokens]:
-        short = [text for text in texts if len(text) <= WINDOW]
+        short = [text for text in texts if len(text) < LONG]
         encoded = iter(
             self._backend.encode_batch_fast(
                 [text.decode() for text in short], add_special_tokens=False
@@ -111,7 +114,7 @@ class FastEncoder:
         )
         return [
             np.asarray(next(encoded).ids, dtype=np.uint32)
-            if len(text) <= WINDOW
+            if len(text) < LONG
             else np.concatenate([*self.pieces((text,))])
             for text in texts
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -68,6 +69,8 @@ class HubTexts(Iterator[Any]):
     def __init__(self, stream: Any, entry: DatasetEntry) -> None:
         self._stream, self._entry = stream, entry
         self._records = iter(stream)
+        # At the end of the process too, while the readers' modules are still there.
+        weakref.finalize(self, self._records.close)
 
     def __next__(self) -> Any:
         with _faults_named(self._entry):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,27 @@ import torch
 from torch import Tensor
 
 from fourfold.data.order import Order, TokenDocument
+from fourfold.settings import near
 
 Memory = Literal["window", "document", "stream"]
 """Where a memory starts empty: at every window and every document; at every document, its state
 carried from window to window; or only at the first."""
+
+MEMORIES: tuple[Memory, ...] = get_args(Memory)
+
+
+def check_memory(name: str) -> Memory:
+    """``name``, if it says where a memory starts empty.
+
+    Raises:
+        ValueError: a sentence with the names.
+    """
+    if name not in MEMORIES:
+        raise ValueError(
+            f"memory must be one of {', '.join(MEMORIES)}; got {name!r}.{near(name, MEMORIES)}"
+        )
+    return name
+
 
 IGNORED = -100
 """Stands for a target where nothing is to be predicted."""

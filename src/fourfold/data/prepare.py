@@ -109,6 +109,26 @@ def prepare(
     )
 
 
+def prepare_whole(
+    paths: Sequence[Path],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    text: str = "text",
+    cache: Path | None = None,
+    on_progress: Progress | None = None,
+) -> TokenStore:
+    """All text of ``paths`` as tokens, nothing held back.
+
+    Args:
+        text, cache: as in ``DataEntry``.
+
+    Raises:
+        OSError, ValueError: as ``prepare``.
+    """
+    entry = DataEntry(train=tuple(paths), validation=tuple(paths), text=text, cache=cache)
+    return _Preparation(entry, tokenizer, on_progress).validation_set()
+
+
 def in_bucket(digest: bytes) -> bool:
     """Whether a text with this hash is one of those that are held back of a data set."""
     return digest[0] % BUCKETS == 0

@@ -98,7 +98,7 @@ def _rows(path: Path, field: str) -> Iterator[Text | BadRecord]:
     import pyarrow.parquet
 
     number = 0
-    with opened(path) as stream, faults_named(path, pyarrow.ArrowException):
+    with opened(path, pyarrow.ArrowException) as stream:
         table = pyarrow.parquet.ParquetFile(_seekable(path, stream))
         _check_column(path, table.schema_arrow, field)
         for batch in table.iter_batches(batch_size=ROWS, columns=[field]):

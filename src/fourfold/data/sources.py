@@ -61,15 +61,18 @@ def printable(name: str) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path, *kinds: type[Exception]) -> Iterator[IO[bytes]]:
     """A file as a stream of what it holds, decompressed on the way.
+
+    Args:
+        kinds: what else may be raised if it is damaged.
 
     Raises:
         OSError: it cannot be read.
         ValueError: it is damaged or cut off.
     """
     compression = path.suffix.lower()
-    with faults_named(path), _OPENERS.get(compression, _open_plain)(path) as file:
+    with faults_named(path, *kinds), _OPENERS.get(compression, _open_plain)(path) as file:
         yield file
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fourfold.data.reading import BadRecord, read_texts
+from fourfold.data.sources import printable
 
 DIGEST = 16
 """Bytes of the hash of a text."""
@@ -163,4 +164,4 @@ def take_survey(
 
 def _names(files: Sequence[Path]) -> str:
     more = f" and {len(files) - 3} more files" if len(files) > 3 else ""
-    return ", ".join(map(str, files[:3])) + more
+    return ", ".join(printable(str(file)) for file in files[:3]) + more

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import (
     LogitsProcessorList,
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 STRIDE = 64
 """The guard looks whenever the tokens seen are a multiple of this, however they came in. A state
 grows at most twofold in two tokens, so 2³²-fold between two looks: far from overflow."""
+
+PIECE = 512
+"""Tokens that ``losses`` reads at once: the logits of a long text need not stand side by side."""
 
 LARGEST_BOUND = 1e28
 """What can grow 2³²-fold and still be a float32."""
@@ -130,6 +134,32 @@ class Session:
         tokens = self._encode(text)
         self._advance(tokens)
         return len(tokens)
+
+    @torch.no_grad()
+    def losses(self, text: str | Sequence[int]) -> Tensor:
+        """How many nats each token of a text would cost if it came next; nothing is remembered.
+
+        Args:
+            text: text or token numbers, as ``read`` takes them.
+
+        Returns:
+            (tokens,) float32 at least; without the first if nothing was read that could foresee it.
+
+        Raises:
+            TypeError, ValueError: neither text nor token numbers of this model.
+        """
+        tokens = torch.tensor(self._encode(text), dtype=torch.long, device=self.model.device)
+        cache, before, found = self._cache.fork(), self._next_logits, []
+        for piece in tokens.split(PIECE):
+            logits = self.model(piece[None], cache=cache, use_cache=True).logits[0]
+            if before is not None:
+                logits = torch.cat([before[None], logits])
+            precise = torch.promote_types(logits.dtype, torch.float32)
+            expected = logits[:-1].to(precise)
+            following = piece if before is not None else piece[1:]
+            found.append(F.cross_entropy(expected, following, reduction="none"))
+            before = logits[-1]
+        return torch.cat(found) if found else torch.zeros(0, device=self.model.device)
 
     def generate(self, prompt: str | Sequence[int] = "", **options: Any) -> str:
         """Read the prompt and go on from there; what is generated is remembered as well.

@@ -77,7 +77,7 @@ class Trainer:
         self.accelerator = Accelerator(
             mixed_precision="bf16" if self.training.precision == "bfloat16" else "no",
             log_with=list(recipe.trackers) or None,
-            project_dir=str(folder),
+            project_dir=str(folder / "trackers"),
         )
         self.processes = self.accelerator.num_processes
         self.process = self.accelerator.process_index

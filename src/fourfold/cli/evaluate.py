@@ -1,0 +1,93 @@
+"""``fourfold evaluate``: how well a model foresees text, and what its memory adds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from fourfold.cli.common import console, plain_errors
+
+if TYPE_CHECKING:
+    from fourfold.evaluation.language import LanguageScore
+
+
+@plain_errors
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")],
+    data: Annotated[
+        list[Path],
+        typer.Option(help="File or folder of .txt, .md, .jsonl, .parquet, also compressed."),
+    ],
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="Where it starts empty: at every document, at every window, or (stream) only once."
+        ),
+    ] = "document",
+    length: Annotated[
+        int, typer.Option(min=1, help="Tokens read at once; bounds the memory of window.")
+    ] = 512,
+    lanes: Annotated[int, typer.Option(min=1, help="Documents read side by side.")] = 8,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many; by default all are read.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="Field of .jsonl or .parquet with the text.")] = "text",
+    out: Annotated[Path | None, typer.Option(help="File for the results, as JSON.")] = None,
+) -> None:
+    """Bits per byte and perplexity of text, and the loss by how much the memory had read before."""
+    from fourfold.cli.models import open_model
+    from fourfold.data.lanes import check_memory
+    from fourfold.data.prepare import prepare_whole
+    from fourfold.data.store_order import StoreOrder
+    from fourfold.evaluation.language import evaluate_text
+    from fourfold.results import provenance, write_result
+
+    where = check_memory(memory)
+    opened, tokenizer = open_model(model)
+    store = prepare_whole(data, tokenizer, text=text)
+    score = evaluate_text(
+        opened,
+        StoreOrder(store, seed=0, shuffle=False, epochs=1),
+        memory=where,
+        length=length,
+        lanes=lanes,
+        tokens=tokens,
+    )
+    _show(score)
+    if out is None:
+        return
+    write_result(
+        out,
+        {
+            "configuration": opened.config.identity(),
+            "parameters": opened.num_parameters(),
+            "text": store.fingerprint,
+            "documents": len(store),
+            "memory": where,
+            "length": length,
+            "lanes": lanes,
+            **asdict(score),
+            **provenance(),
+        },
+    )
+    console.print(f"Results: {out}", soft_wrap=True, markup=False)
+
+
+def _show(score: LanguageScore) -> None:
+    console.print(
+        f"{score.bits_per_byte:.4f} bits per byte, perplexity {score.perplexity:,.2f} a token, "
+        f"{score.nats:.4f} nats a token, {score.tokens:,} tokens.",
+        soft_wrap=True,
+    )
+    table = Table("read before", header_style="bold")
+    for title in ("tokens", "nats a token"):
+        table.add_column(title, justify="right")
+    for part in score.by_position:
+        last = part.stop - 1
+        before = f"{part.start:,}" + (f" to {last:,}" if last > part.start else "")
+        table.add_row(before, f"{part.tokens:,}", f"{part.nats:.4f}")
+    console.print(table)
