@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from fourfold.training.checkpoint import Checkpoints
 from fourfold.training.log import read_log
 
-STEPS = 1500
+STEPS = 800
 KILLS = 20
 
 
@@ -57,7 +57,7 @@ def test_twenty_kills_at_random_moments_change_nothing(recipe, undisturbed):
         process = start(recipe, out)
         # At a random step, and at a random moment of it or of the checkpoint behind it; how long
         # that takes is the machine's affair.
-        step = max(kept.steps(), default=0) + moments.randint(1, 60)
+        step = max(kept.steps(), default=0) + moments.randint(1, 32)
         while len(read_log(out / "log.csv")) < step and process.is_alive():
             time.sleep(0.002)
         time.sleep(moments.uniform(0, 0.02))
@@ -65,7 +65,7 @@ def test_twenty_kills_at_random_moments_change_nothing(recipe, undisturbed):
         process.join()
         assert process.exitcode == -signal.SIGKILL, "it was through before it was killed"
         reached.append(len(read_log(out / "log.csv")))
-    assert max(reached) > 100  # else no kill met a run that had gone on
+    assert max(reached) > 60  # else no kill met a run that had gone on
     process = start(recipe, out)
     process.join()
     assert process.exitcode == 0
