@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -131,8 +133,6 @@ def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path)
     ],
 )
 def test_a_recipe_that_cannot_be_run_is_refused_with_a_sentence(changes, sentence, tmp_path):
-    import re
-
     recipe = write_recipe(tmp_path)
     refused = invoke(recipe, "--out", tmp_path / "out", *changes)
     assert refused.exit_code == 1, refused.output
@@ -140,13 +140,14 @@ def test_a_recipe_that_cannot_be_run_is_refused_with_a_sentence(changes, sentenc
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["tiny-cpu", "5m-cpu", "200m-fineweb"])
-def test_the_recipes_can_be_read_and_have_the_size_that_they_say(name):
-    from pathlib import Path
-
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("tiny-cpu", 500_240), ("5m-cpu", 5_001_440), ("200m-fineweb", 200_003_456)],
+)
+def test_the_recipes_can_be_read_and_rivals_have_their_size(name, parameters):
     recipe = read_recipe(Path(__file__).parents[2] / "recipes" / f"{name}.yaml")
-    sizes = {"bytes": 259, "runs/language/tokenizer": 4096, "gpt2": 50_257}
-    for layer in ("atpm", "gated_deltanet", "attention", "comba", "lstm"):
+    size = {"bytes": 259, "runs/language/tokenizer": 4096, "gpt2": 50_257}[recipe.tokenizer]
+    assert count_parameters(recipe.model.configuration(size)) == parameters
+    for layer in ("gated_deltanet", "attention", "comba", "lstm"):
         entry = recipe.model.model_copy(update={"layer": layer})
-        found = count_parameters(entry.configuration(sizes[recipe.tokenizer]))
-        assert abs(found / recipe.model.parameters - 1) < 0.02
+        assert abs(count_parameters(entry.configuration(size)) / parameters - 1) < 0.02

@@ -22,7 +22,13 @@ STOPPED = 130
 def run_training(console: Console, recipe: Recipe, out: Path) -> None:
     """Train, show, and say where everything is."""
     logging.disable_progress_bar()
-    trainer = Trainer(recipe, out)
+    with console.status("Preparing …") as status:
+
+        def show(what: str, done: int, total: int | None) -> None:
+            share = f" of {total:,}" if total else ""
+            status.update(f"{what.capitalize()}: {done:,}{share} bytes")
+
+        trainer = Trainer(recipe, out, show)
     if trainer.first:
         _introduce(console, trainer)
     with _progress(console) as progress:

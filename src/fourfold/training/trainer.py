@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from fourfold.data.lanes import IGNORED, Lanes
 from fourfold.data.prepare import Prepared, prepare
 from fourfold.data.store_order import StoreOrder
+from fourfold.data.survey import Progress
 from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
 from fourfold.files import sync_file, sync_folder, write_atomically
@@ -65,12 +66,13 @@ class Trainer:
     Args:
         recipe: what to do.
         folder: RUN.
+        on_progress: is told how the preparation of the text goes.
 
     Raises:
         ValueError, OSError: sentences of the tokenizer, the text or the model.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, on_progress: Progress | None = None) -> None:
         self.recipe, self.folder = recipe, folder
         self.training = recipe.training
         _check_trackers(recipe.trackers)
@@ -87,7 +89,7 @@ class Trainer:
                 f"{self.training.batch_size}."
             )
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(recipe.tokenizer)
-        self.text = self._prepare_text()
+        self.text = self._prepare_text(on_progress)
         torch.manual_seed(self.training.seed)
         self.config = recipe.model.configuration(vocabulary_size(self.tokenizer))
         self.plain_model = FourfoldForCausalLM(self.config)
@@ -265,7 +267,7 @@ class Trainer:
     def _bits(nats: float, bytes_per_token: float) -> float:
         return nats / math.log(2) / bytes_per_token
 
-    def _prepare_text(self) -> Prepared:
+    def _prepare_text(self, on_progress: Progress | None) -> Prepared:
         """The first process prepares; the others find it done."""
         with self.accelerator.main_process_first():
             return prepare(
@@ -275,6 +277,7 @@ class Trainer:
                 shuffle=self.training.shuffle,
                 rank=self.process,
                 world_size=self.processes,
+                on_progress=on_progress,
             )
 
     def _lanes(self, order: Any) -> Lanes:
