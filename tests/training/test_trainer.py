@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -104,11 +105,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spares_what_was_saved(tmp_pa
 
 def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path):
     path = tmp_path / "log.csv"
-    with Log(path, ("loss",), step=0) as log:
+    with closing(Log(path, ("loss",), step=0)) as log:
         for step in range(1, 6):
             log.write(step=step, loss=0.1 * step)
     path.write_text(path.read_text() + "6,0.")  # cut off by a kill
-    with Log(path, ("loss",), step=3) as log:
+    with closing(Log(path, ("loss",), step=3)) as log:
         assert log.last["step"] == "3"
         log.write(step=4, loss=1e-320)
     rows = read_log(path)

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -303,7 +303,7 @@ class Trainer:
                 yield None, None
                 return
             log, validations = (
-                stack.enter_context(Log(self.folder / name, columns, step=step))
+                stack.enter_context(closing(Log(self.folder / name, columns, step=step)))
                 for name, columns in (
                     ("log.csv", LOG_COLUMNS),
                     ("validation.csv", VALIDATION_COLUMNS),
