@@ -15,10 +15,13 @@ from fourfold.layers import (
     DeltaNet,
     GatedDeltaNet,
     LinearAttention,
+    Mosaic,
+    MosaicV1,
 )
 
 SIZES = dict(hidden_size=12, num_heads=2, head_dim=4, value_dim=6, chunk_size=8)
 HEADS = dict(hidden_size=12, num_heads=4, head_dim=4)
+MOSAIC = dict(hidden_size=12, num_heads=2, head_dim=4)
 
 LAYERS = {
     "atpm": lambda: ATPM(**SIZES | dict(key_dim=2)),
@@ -33,6 +36,11 @@ LAYERS = {
     "attention, grouped heads": lambda: Attention(**HEADS, num_kv_heads=2),
     "attention, window": lambda: Attention(**HEADS, sliding_window=5),
     "lstm": lambda: LSTM(hidden_size=12),
+    "mosaic": lambda: Mosaic(**MOSAIC, window=5, delay=3, training_delay=(3, 3)),
+    "mosaic, a delay a sequence": lambda: Mosaic(
+        **MOSAIC, window=4, delay=2, training_delay=(2, 2), delay_draw="sequence"
+    ),
+    "mosaic_v1": lambda: MosaicV1(**MOSAIC),
 }
 
 

@@ -20,6 +20,13 @@ KINDS = {
     "hybrid of atpm and windowed attention": dict(
         layer_types=["atpm", "attention", "atpm"], sliding_window=6, num_key_value_heads=1
     ),
+    "mosaic": dict(
+        layer_types=["mosaic"] * 2,
+        mosaic_window=5,
+        mosaic_delay=3,
+        mosaic_training_delay=[3, 3],
+    ),
+    "mosaic_v1": dict(layer_types=["mosaic_v1"] * 2),
     "hybrid of all": dict(
         layer_types=["comba", "lstm", "gated_deltanet", "attention", "linear_attention", "deltanet"]
     ),

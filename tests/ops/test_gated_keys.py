@@ -69,7 +69,8 @@ def test_the_scan_and_its_gradients_are_those_of_the_loop():
 def test_gradients_are_those_of_differences():
     given = inputs(B=1, T=5, H=2, D=3)
     assert torch.autograd.gradcheck(
-        lambda *x: gated_keys(**dict(zip(given, x, strict=True)), form="scan"), tuple(given.values())
+        lambda *x: gated_keys(**dict(zip(given, x, strict=True)), form="scan"),
+        tuple(given.values()),
     )
 
 

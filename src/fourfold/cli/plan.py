@@ -91,16 +91,15 @@ def _show_parameters(found: Plan) -> None:
 
 def _show_memory(found: Plan, recipe: Recipe) -> None:
     carried = found.carried
-    if not carried.per_token:
-        growth = "however long it is"
-    else:
-        length = recipe.training.sequence_length
-        until = "" if carried.limit is None else f" up to {carried.limit:,}"
-        growth = (
-            f"and {carried.per_token:,} for each token{until}: "
-            f"{carried.after(length):,} after {length:,}"
-        )
-    _say(f"Memory of one sequence: {carried.fixed:,} bytes, {growth}.")
+    memory = [f"Memory of one sequence: {carried.fixed:,} bytes"]
+    for growth in carried.growing:
+        until = "" if growth.limit is None else f", up to {growth.limit:,} of them"
+        behind = f" behind the first {growth.first}" if growth.first else ""
+        memory.append(f"and {growth.per_token:,} for each token{behind}{until}")
+    length = recipe.training.sequence_length
+    whole = f": {carried.after(length):,} after {length:,}" if carried.growing else ""
+    memory += [] if carried.growing else ["however long it is"]
+    _say(f"{', '.join(memory)}{whole}.")
     parts = ", ".join(f"{name} {size:,}" for name, size in found.training_bytes.items())
     kept = sum(found.training_bytes.values())
     _say(f"Training keeps {kept:,} bytes ({kept / 1e9:.3g} GB): {parts}.")

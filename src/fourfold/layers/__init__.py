@@ -8,7 +8,15 @@ from fourfold.layers.deltanet import DeltaNet
 from fourfold.layers.gated_deltanet import GatedDeltaNet
 from fourfold.layers.linear_attention import LinearAttention
 from fourfold.layers.lstm import LSTM
-from fourfold.layers.state import AttentionState, LayerState, LSTMState, RecurrentState
+from fourfold.layers.mosaic import Mosaic, MosaicV1
+from fourfold.layers.state import (
+    AttentionState,
+    LayerState,
+    LSTMState,
+    MosaicState,
+    PairState,
+    RecurrentState,
+)
 
 __all__ = [
     "ATPM",
@@ -22,5 +30,9 @@ __all__ = [
     "LayerState",
     "LinearAttention",
     "MemoryLayer",
+    "Mosaic",
+    "MosaicState",
+    "MosaicV1",
+    "PairState",
     "RecurrentState",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final, TypeVar
 
@@ -28,9 +28,13 @@ class LayerState:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
+    def with_tensors(self: State, tensors: Mapping[str, Tensor]) -> State:
+        """A state of the same kind with other tensors, by the names of ``named_tensors``."""
+        return replace(self, **tensors)
+
     def map(self: State, function: Callable[[Tensor], Tensor]) -> State:
         """A state of the same kind with ``function`` applied to every tensor."""
-        return replace(self, **{name: function(x) for name, x in self.named_tensors().items()})
+        return self.with_tensors({name: function(x) for name, x in self.named_tensors().items()})
 
     def select(self: State, index: Tensor) -> State:
         """The sequences at ``index`` (long, any length), in that order."""
@@ -104,3 +108,71 @@ class LSTMState(LayerState):
 
     hidden: Tensor
     cell: Tensor
+
+
+@dataclass(frozen=True)
+class PairState(LayerState):
+    """State of a memory of pairs.
+
+    keys, values: (N, L, H, Dh) of pairs that are whole; positions (N, L), −1 where there is none.
+    recurrence: (N, H, Dh), k̄ behind the last token. pending_key, pending_value: (N, H, Dh), of the
+    last token, whose pair waits for its successor. position: (N,) of the last token, −1 before the
+    first.
+    """
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+    recurrence: Tensor
+    pending_key: Tensor
+    pending_value: Tensor
+    position: Tensor
+
+    def emptied(self, rows: Tensor) -> PairState:
+        emptied = super().emptied(rows)
+        positions = self.positions.masked_fill(rows[:, None], NOWHERE)
+        position = self.position.masked_fill(rows, NOWHERE)
+        return replace(emptied, positions=positions, position=position).reachable(None)
+
+    def reachable(self, window: int | None) -> PairState:
+        """Without the slots that no later token can read in any sequence."""
+        within = self.positions != NOWHERE
+        if window is not None:
+            within = within & (self.positions > self.position[:, None] + 1 - window)
+        slots = within.any(0)
+        if bool(slots.all()):
+            return self
+        kept = slots.nonzero().flatten()
+        return replace(
+            self,
+            keys=self.keys.index_select(1, kept),
+            values=self.values.index_select(1, kept),
+            positions=self.positions.index_select(1, kept),
+        )
+
+
+@dataclass(frozen=True)
+class MosaicState(LayerState):
+    """States of a block's memories of pairs, by what they reach."""
+
+    memories: Mapping[str, PairState]
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{reach}.{name}": tensor
+            for reach, state in self.memories.items()
+            for name, tensor in state.named_tensors().items()
+        }
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> MosaicState:
+        return MosaicState(
+            {
+                reach: state.with_tensors(
+                    {name: tensors[f"{reach}.{name}"] for name in state.named_tensors()}
+                )
+                for reach, state in self.memories.items()
+            }
+        )
+
+    def emptied(self, rows: Tensor) -> MosaicState:
+        return MosaicState({reach: state.emptied(rows) for reach, state in self.memories.items()})

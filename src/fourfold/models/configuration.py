@@ -8,6 +8,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from fourfold.layers.decay import DECAY_INITS, check_decay_times
+from fourfold.layers.mosaic import TRAINING_DELAY, check_delays
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
@@ -38,7 +39,8 @@ class FourfoldConfig(PreTrainedConfig):
             to a multiple of 8.
         num_hidden_layers: number of blocks; None takes the length of layer_types, or 4.
         layer_types: the memory of each block: "atpm", "gated_deltanet", "deltanet",
-            "linear_attention", "comba", "attention" or "lstm"; None for "atpm" throughout.
+            "linear_attention", "comba", "attention", "lstm", "mosaic" or "mosaic_v1"; None for
+            "atpm" throughout.
         num_attention_heads: H, heads of every layer that has heads.
         num_key_value_heads: key/value heads of attention; None for as many as heads.
         head_dim: S, size of queries and addresses; None for hidden_size / num_attention_heads.
@@ -57,6 +59,11 @@ class FourfoldConfig(PreTrainedConfig):
         chunk_size: tokens a chunk in the delta family's chunked form.
         rope_theta: base of attention's rotary frequencies.
         sliding_window: tokens that attention sees; None for all.
+        mosaic_window: h, tokens that the short memory of "mosaic" reaches back.
+        mosaic_delay: m, how far back the long memory begins outside of training.
+        mosaic_training_delay: least and greatest m that are drawn while training; None for 64 and
+            256, as published.
+        mosaic_delay_draw: whether m is drawn for a layer's call, "step", or for each "sequence".
         rms_norm_eps: epsilon of all norms.
         initializer_range: standard deviation of weights at the start.
         tie_word_embeddings: use the embedding as output map.
@@ -92,6 +99,10 @@ class FourfoldConfig(PreTrainedConfig):
     chunk_size: int = 64
     rope_theta: float = 10_000.0
     sliding_window: int | None = None
+    mosaic_window: int = 256
+    mosaic_delay: int = 64
+    mosaic_training_delay: list[int] | None = None
+    mosaic_delay_draw: str = "step"
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
     tie_word_embeddings: bool = True
@@ -111,8 +122,9 @@ class FourfoldConfig(PreTrainedConfig):
             self.intermediate_size = -(-self.hidden_size // 3) * 8
         if self.head_dim is None:
             self.head_dim = self.hidden_size // self.num_attention_heads
-        if self.decay_times is not None:
-            self.decay_times = list(self.decay_times)  # as it comes back from a file
+        for name in ("decay_times", "mosaic_training_delay"):
+            if getattr(self, name) is not None:
+                setattr(self, name, list(getattr(self, name)))  # as it comes back from a file
         layer_types = list(self.layer_types)
         super().__post_init__(**kwargs)
         # transformers renames "attention" to a name of its own.
@@ -194,3 +206,10 @@ class FourfoldConfig(PreTrainedConfig):
             )
         if self.decay_times is not None:
             check_decay_times(self.decay_times)
+        check_delays(
+            self.mosaic_window,
+            self.mosaic_delay,
+            self.mosaic_training_delay or TRAINING_DELAY,
+            self.mosaic_delay_draw,
+            prefix="mosaic_",
+        )

@@ -19,6 +19,7 @@ from transformers.utils import can_return_tuple
 
 from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
+from fourfold.layers.mosaic import PairMemories
 from fourfold.layers.packing import offsets_of, pack, unpack
 from fourfold.models.cache import FourfoldCache
 from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
@@ -233,6 +234,25 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         for block in self.model.layers:
             assert isinstance(block, FourfoldBlock)
             yield block.memory
+
+    def disable(self, *names: str) -> None:
+        """Let nothing be read from these memories of a block, such as "long"; none enables all.
+
+        They go on storing, so that they can be enabled again at any time.
+
+        Raises:
+            ValueError: no layer has a memory of that name; the sentence says which there are.
+        """
+        layers = [memory for memory in self.memories() if isinstance(memory, PairMemories)]
+        known = sorted({name for layer in layers for name in layer.memories})
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f"disable takes names of memories that blocks have side by side, which are "
+                    f"{', '.join(known) or 'none in this model'}; got {name!r}."
+                )
+        for layer in layers:
+            layer.disabled = set(names) & set(layer.memories)
 
     @accepts_past_key_values
     @can_return_tuple

@@ -14,18 +14,26 @@ from fourfold.layers import (
     GatedDeltaNet,
     LinearAttention,
     MemoryLayer,
+    Mosaic,
+    MosaicV1,
 )
 from fourfold.layers.decay import DECAY_TIMES
+from fourfold.layers.mosaic import TRAINING_DELAY
 
 if TYPE_CHECKING:
     from fourfold.models.configuration import FourfoldConfig
 
 
-def _delta(config: FourfoldConfig) -> dict[str, Any]:
+def _heads(config: FourfoldConfig) -> dict[str, Any]:
     return dict(
         hidden_size=config.hidden_size,
         num_heads=config.num_attention_heads,
         head_dim=config.head_dim,
+    )
+
+
+def _delta(config: FourfoldConfig) -> dict[str, Any]:
+    return _heads(config) | dict(
         value_dim=config.value_dim,
         conv_size=config.conv_size,
         norm_eps=config.rms_norm_eps,
@@ -56,12 +64,20 @@ def _atpm(config: FourfoldConfig) -> ATPM:
 
 def _attention(config: FourfoldConfig) -> Attention:
     return Attention(
-        hidden_size=config.hidden_size,
-        num_heads=config.num_attention_heads,
+        **_heads(config),
         num_kv_heads=config.num_key_value_heads,
-        head_dim=config.head_dim,
         rope_theta=config.rope_theta,
         sliding_window=config.sliding_window,
+    )
+
+
+def _mosaic(config: FourfoldConfig) -> Mosaic:
+    return Mosaic(
+        **_heads(config),
+        window=config.mosaic_window,
+        delay=config.mosaic_delay,
+        training_delay=config.mosaic_training_delay or TRAINING_DELAY,
+        delay_draw=config.mosaic_delay_draw,
     )
 
 
@@ -73,4 +89,6 @@ LAYER_TYPES: dict[str, Callable[[FourfoldConfig], MemoryLayer[Any]]] = {
     "comba": lambda config: Comba(**_decaying(config), correction=config.comba_correction),
     "attention": _attention,
     "lstm": lambda config: LSTM(hidden_size=config.hidden_size),
+    "mosaic": _mosaic,
+    "mosaic_v1": lambda config: MosaicV1(**_heads(config)),
 }

@@ -87,6 +87,8 @@ def associative_read(
             visible = visible & (held[:, None] > positions[..., None] - window)
         read = _one_by_one if form == "sequential" else _read
         return read(asked, k, v, visible, sharpness)
+    if length <= delay:
+        return torch.zeros_like(v)  # nothing is in reach of anything
     if window is None:
         return _read_long(k, v, delay, sharpness)
     return _read_short(k, v, window, delay, sharpness)
@@ -143,10 +145,8 @@ def _read(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, sharpness: _Sharpnes
 
 def _read_long(k: Tensor, v: Tensor, delay: int, sharpness: _Sharpness) -> Tensor:
     """All pairs up to t − delay: plain causal attention, once questions and pairs are shifted."""
-    reading = max(0, k.shape[1] - delay)
-    empty = v.new_zeros(v.shape[0], k.shape[1] - reading, *v.shape[2:])
-    if not reading:
-        return empty
+    reading = k.shape[1] - delay
+    empty = v.new_zeros(v.shape[0], delay, *v.shape[2:])
     count = torch.arange(1, reading + 1, device=k.device)
     y = F.scaled_dot_product_attention(
         sharpness.sharpened(k[:, delay:], count).transpose(1, 2),
@@ -161,10 +161,8 @@ def _read_long(k: Tensor, v: Tensor, delay: int, sharpness: _Sharpness) -> Tenso
 def _read_short(k: Tensor, v: Tensor, window: int, delay: int, sharpness: _Sharpness) -> Tensor:
     """Blocks of ``window`` questions, each with the pairs of its own and of the block before."""
     rows, tokens, heads, _ = k.shape
-    block = min(window, max(tokens, 1))
+    block = min(window, tokens)
     blocks = -(-tokens // block)
-    if not blocks:
-        return v
 
     def beside(x: Tensor) -> Tensor:
         """(B · blocks, 2 block, H, ·): the block before, and the block itself."""

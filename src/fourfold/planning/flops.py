@@ -17,6 +17,8 @@ For one token:
     attention    4 H Dh L: 2 Dh for q·k and 2 Dh for the sum of values, in each of H heads, for each
                  of the L positions that are seen. L is the mean over a context: (context + 1) / 2,
                  less where a window bounds it.
+    pairs        the same for each memory of Memory Mosaics, with the L pairs in its reach, and
+                 3 H Dh for the recurrence of its keys.
 
 A backward pass takes twice the forward pass: the gradient of each product is two of its size.
 """
@@ -30,6 +32,7 @@ from torch import nn
 
 from fourfold.layers import LSTM, Attention, MemoryLayer
 from fourfold.layers.delta_family import DeltaFamilyLayer
+from fourfold.layers.mosaic import PairMemories
 from fourfold.models import FourfoldForCausalLM
 from fourfold.models.modeling import FeedForward
 
@@ -93,6 +96,18 @@ def _(memory: Attention, context: int) -> float:
 @state_flops.register
 def _(memory: LSTM, context: int) -> float:
     return 0.0  # its matrices are all there is
+
+
+@state_flops.register
+def _(memory: PairMemories, context: int) -> float:
+    size = memory.num_heads * memory.head_dim
+    total = 0.0
+    for reach in memory.reaches(1).values():
+        assert isinstance(reach.delay, int)
+        # Pairs from t − window + 1 to t − delay: those of attention without its newest ones.
+        seen = mean_seen(context, reach.window) - mean_seen(context, reach.delay)
+        total += 4 * size * max(0.0, seen) + 3 * size
+    return total
 
 
 def mean_seen(context: int, window: int | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -9,30 +10,44 @@ from typing import Any
 import torch
 
 from fourfold.layers import Attention, MemoryLayer
+from fourfold.layers.mosaic import PairMemories
 from fourfold.models import FourfoldForCausalLM
 
 FLOAT = 4
 POSITION = 8
-"""Bytes of a float32 number and of attention's int64 position."""
+"""Bytes of a float32 number and of the int64 position of a slot."""
 
 
-@dataclass(frozen=True)
-class Carried:
-    """Bytes of one sequence's memory: ``fixed`` + ``per_token`` · min(tokens, ``limit``).
+@dataclass(frozen=True, order=True)
+class Growth:
+    """Bytes that each token adds.
 
     Attributes:
-        limit: tokens after which it grows no more; None if it grows forever.
+        per_token: bytes.
+        first: tokens at the start that add nothing.
+        limit: tokens that add some; after them it grows no more. None if it grows forever.
     """
 
-    fixed: int
-    per_token: int = 0
+    per_token: int
+    first: int = 0
     limit: int | None = None
 
     def after(self, tokens: int) -> int:
         """Bytes after ``tokens`` tokens."""
-        return self.fixed + self.per_token * (
-            tokens if self.limit is None else min(tokens, self.limit)
-        )
+        counted = max(0, tokens - self.first)
+        return self.per_token * (counted if self.limit is None else min(counted, self.limit))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Bytes of one sequence's memory: what is always there, and what grows."""
+
+    fixed: int
+    growing: tuple[Growth, ...] = ()
+
+    def after(self, tokens: int) -> int:
+        """Bytes after ``tokens`` tokens."""
+        return self.fixed + sum(growth.after(tokens) for growth in self.growing)
 
 
 def carried(model: FourfoldForCausalLM) -> Carried:
@@ -44,11 +59,16 @@ def carried(model: FourfoldForCausalLM) -> Carried:
         model: with numbers or without.
     """
     layers = [carried_by(memory) for memory in model.memories()]
-    growing = [layer for layer in layers if layer.per_token]
+    growing = Counter[tuple[int, int | None]]()
+    for layer in layers:
+        for growth in layer.growing:
+            growing[growth.first, growth.limit] += growth.per_token
     return Carried(
         fixed=sum(layer.fixed for layer in layers),
-        per_token=sum(layer.per_token for layer in growing),
-        limit=growing[0].limit if growing else None,  # one configuration, one sliding_window
+        growing=tuple(
+            Growth(per_token, first=first, limit=limit)
+            for (first, limit), per_token in growing.items()
+        ),
     )
 
 
@@ -63,7 +83,19 @@ def _(memory: Attention) -> Carried:
     slot = 2 * memory.num_kv_heads * memory.head_dim * FLOAT + POSITION
     # With the next token, which is always seen, what is kept fills the window.
     limit = None if memory.sliding_window is None else memory.sliding_window - 1
-    return Carried(fixed=0, per_token=slot, limit=limit)
+    return Carried(fixed=0, growing=(Growth(slot, limit=limit),))
+
+
+@carried_by.register
+def _(memory: PairMemories) -> Carried:
+    empty = memory.initial_state(1, dtype=torch.float32, device="meta")
+    growing = []
+    for reach in memory.reaches(1).values():
+        slot = 2 * memory.num_heads * memory.head_dim * FLOAT + POSITION
+        # The newest pair waits for its successor, and the next token is no pair of its own reach.
+        limit = None if reach.window is None else max(0, reach.window - 2)
+        growing.append(Growth(slot, first=1, limit=limit))
+    return Carried(fixed=empty.nbytes, growing=tuple(growing))
 
 
 def training_bytes(model: FourfoldForCausalLM) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 
 import torch
 from torch import Tensor
@@ -67,18 +68,20 @@ def restore_cache(
     unused = set(tensors)
     for index, layer in enumerate(model.memories() if tokens_seen else []):
         empty = layer.initial_state(1, dtype=model.dtype)
-        found, lengths = {}, set()
+        found: dict[str, Tensor] = {}
+        lengths: dict[str, set[int]] = defaultdict(set)
         for name, expected in empty.named_tensors().items():
             full_name = f"layers.{index}.{name}"
             if full_name not in tensors:
                 raise ValueError(f"{path} lacks {full_name}.")
             tensor = tensors[full_name]
-            # A size of 0 in the empty state is one that grows, equally in all tensors of a layer.
+            # A size of 0 in the empty state is one that grows, equally in all tensors of a memory.
+            grown = lengths[name.rpartition(".")[0]]
             fits = tensor.ndim == expected.ndim and tensor.dtype == expected.dtype
             for size, own in zip(tensor.shape, expected.shape, strict=False):
                 fits = fits and own in (0, size)
-                lengths.update([size] if own == 0 else [])
-            if not fits or len(lengths) > 1:
+                grown.update([size] if own == 0 else [])
+            if not fits or len(grown) > 1:
                 raise ValueError(
                     f"{path} holds {full_name} of shape {tuple(tensor.shape)} and {tensor.dtype}; "
                     f"the model's has {tuple(expected.shape)}, 0 for any length, and "
@@ -86,7 +89,7 @@ def restore_cache(
                 )
             found[name] = tensor.to(model.device)
             unused.discard(full_name)
-        cache.states[index] = type(empty)(**found)
+        cache.states[index] = empty.with_tensors(found)
     if unused:
         raise ValueError(f"{path} holds tensors of no layer: {', '.join(sorted(unused))}.")
     return cache

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 from accelerate import Accelerator
-from accelerate.tracking import get_available_trackers
-from accelerate.utils import LoggerType
-from torch import Tensor
+from accelerate.utils import InitProcessGroupKwargs
 from transformers import PreTrainedTokenizerBase
 
 from fourfold.data.lanes import IGNORED, Lanes
@@ -27,17 +24,19 @@ from fourfold.data.store_order import StoreOrder
 from fourfold.data.survey import Progress
 from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
-from fourfold.files import sync_file, sync_folder, write_atomically
+from fourfold.files import lock, write_atomically
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.results import provenance, read_result, write_result
 from fourfold.sessions.fingerprint import tokenizer_of
-from fourfold.settings import near
 from fourfold.training.checkpoint import Checkpoint, Checkpoints, refuse_other
 from fourfold.training.events import Listener, Stopped, Update
-from fourfold.training.log import Log, read_log
+from fourfold.training.log import Log
 from fourfold.training.loop import FitOptions, make_optimizer, rate_share
-from fourfold.training.recipe import Recipe
+from fourfold.training.outcome import figures, keep_model
+from fourfold.training.processes import Processes
+from fourfold.training.recipe import SPECIAL_TOKENS, Recipe
 from fourfold.training.state import (
+    load_memory,
     load_model_tensors,
     load_optimizer_tensors,
     load_random_state,
@@ -46,10 +45,14 @@ from fourfold.training.state import (
     random_state,
 )
 from fourfold.training.stopping import Stop, stopping
+from fourfold.training.trackers import check_trackers, flat
 from fourfold.training.window_loss import window_loss
 
 LOG_COLUMNS = ("tokens", "loss", "bits_per_byte", "learning_rate", "gradient_norm", "seconds")
 VALIDATION_COLUMNS = ("tokens", "loss", "bits_per_byte")
+
+PATIENCE = timedelta(days=1)
+"""For which processes wait for the first, which may have much text to prepare."""
 
 
 class Trainer:
@@ -60,6 +63,7 @@ class Trainer:
         RUN/checkpoints/     to go on from
         RUN/model/           the trained model and its tokenizer, at the end
         RUN/result.json      what came out, at the end
+        RUN/lock             held while a run is going on, so that there is but one
 
     Started by ``accelerate launch`` with several processes, each makes a Trainer of its own.
 
@@ -75,23 +79,27 @@ class Trainer:
     def __init__(self, recipe: Recipe, folder: Path, on_progress: Progress | None = None) -> None:
         self.recipe, self.folder = recipe, folder
         self.training = recipe.training
-        _check_trackers(recipe.trackers)
+        check_trackers(recipe.trackers)
         self.accelerator = Accelerator(
             mixed_precision="bf16" if self.training.precision == "bfloat16" else "no",
             log_with=list(recipe.trackers) or None,
             project_dir=str(folder / "trackers"),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         )
-        self.processes = self.accelerator.num_processes
-        self.process = self.accelerator.process_index
-        if self.training.batch_size % self.processes:
+        self.processes = Processes(self.accelerator)
+        self.first = self.processes.first
+        if self.training.batch_size % self.processes.count:
             raise ValueError(
-                f"training.batch_size must be a multiple of the {self.processes} processes; got "
-                f"{self.training.batch_size}."
+                f"training.batch_size must be a multiple of the {self.processes.count} processes; "
+                f"got {self.training.batch_size}."
             )
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(recipe.tokenizer)
         self.text = self._prepare_text(on_progress)
         torch.manual_seed(self.training.seed)
-        self.config = recipe.model.configuration(vocabulary_size(self.tokenizer))
+        self.config = recipe.model.configuration(
+            vocabulary_size(self.tokenizer),
+            {name: getattr(self.tokenizer, name) for name in SPECIAL_TOKENS},
+        )
         self.plain_model = FourfoldForCausalLM(self.config)
         self.parameters = self.plain_model.num_parameters()
         if self.training.gradient_checkpointing:
@@ -111,14 +119,9 @@ class Trainer:
         self.checkpoints = Checkpoints(
             folder / "checkpoints",
             keep=recipe.checkpoints.keep,
-            process=self.process,
-            wait=self.accelerator.wait_for_everyone,
+            process=self.processes.number,
+            together=self.processes.together,
         )
-
-    @property
-    def first(self) -> bool:
-        """Whether this process speaks for all."""
-        return self.accelerator.is_main_process
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -128,7 +131,7 @@ class Trainer:
             "training": self.training.model_dump(mode="json"),
             "tokenizer": tokenizer_of(self.tokenizer),
             "text": self.text.fingerprint,
-            "processes": self.processes,
+            "processes": self.processes.count,
         }
 
     def run(self, listener: Listener | None = None) -> dict[str, Any]:
@@ -140,25 +143,49 @@ class Trainer:
         Raises:
             Stopped: on Ctrl-C or SIGTERM, after saving.
             ArithmeticError: loss or gradient is no longer finite; nothing was saved since.
-            ValueError: the folder holds a run of other settings, or a damaged checkpoint.
+            ValueError: the folder holds a run of other settings, or a damaged checkpoint, or
+                another process is training in it.
             OSError: something cannot be written; the checkpoints are as they were.
         """
         listener = listener if listener is not None and self.first else Listener()
         if (result := self._finished()) is not None:
             return result
-        step = self._restore()
-        if self.first:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(self.recipe.model_dump(mode="json"), allow_unicode=True)
-            write_atomically(self.folder / "recipe.yaml", text.encode())
-        listener.prepared(self, step)
-        self.accelerator.init_trackers("fourfold", config=_flat(self.identity))
-        try:
-            with stopping() as stop:
-                self._train(step, stop, listener)
-            return self._finish()
-        finally:
-            self.accelerator.end_training()  # also parts the processes
+        with self._alone():
+            step = self._restore()
+            with self.processes.together():
+                if self.first:
+                    text = yaml.safe_dump(self.recipe.model_dump(mode="json"), allow_unicode=True)
+                    write_atomically(self.folder / "recipe.yaml", text.encode())
+            listener.prepared(self, step)
+            self.accelerator.init_trackers("fourfold", config=flat(self.identity))
+            try:
+                with stopping() as stop:
+                    self._train(step, stop, listener)
+                return self._finish()
+            finally:
+                self.accelerator.end_training()  # also parts the processes
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock of the folder, which is made if it is not there.
+
+        Raises:
+            OSError: it cannot be written.
+            ValueError: another process holds it.
+        """
+        with ExitStack() as stack:
+            with self.processes.together():
+                if self.first:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    file = stack.enter_context(open(self.folder / "lock", "wb"))
+                    try:
+                        lock(file.fileno(), wait=False)
+                    except BlockingIOError as error:
+                        raise ValueError(
+                            f"Another process is training in {self.folder}; wait for it, stop it, "
+                            "or give another output folder."
+                        ) from error
+            yield
 
     def _train(self, step: int, stop: Stop, listener: Listener) -> None:
         steps = self.training.total_steps
@@ -168,7 +195,7 @@ class Trainer:
             seconds, tokens = 0.0, 0
             while step < steps:
                 began = time.perf_counter()
-                loss, norm, rate = self._update(step + 1)
+                loss, bits, norm, rate = self._update(step + 1)
                 step += 1
                 seconds += time.perf_counter() - began
                 tokens += self.training.tokens_per_step
@@ -177,37 +204,43 @@ class Trainer:
                     steps=steps,
                     tokens=step * self.training.tokens_per_step,
                     loss=loss,
-                    bits_per_byte=self._bits(loss, self.text.train.bytes_per_token),
+                    bits_per_byte=bits,
                     learning_rate=rate,
                     gradient_norm=norm,
                     tokens_per_second=tokens / seconds,
                 )
-                if log is not None:
-                    values = {name: getattr(update, name) for name in ("step", *LOG_COLUMNS[:-1])}
-                    log.write(**values, seconds=before + seconds)
-                    self.accelerator.log({k: v for k, v in values.items() if k != "step"}, step)
+                with self.processes.together():
+                    if log is not None:
+                        values = {name: getattr(update, name) for name in LOG_COLUMNS[:-1]}
+                        log.write(step=step, **values, seconds=before + seconds)
+                        self.accelerator.log(values, step)
                 listener.updated(update)
-                asked = bool(self._total(torch.tensor(float(stop.asked))))
+                asked = self.processes.any(stop.asked)
                 if step % self.recipe.evaluation.every == 0 or step == steps:
-                    loss = self.validate()
-                    bits = self._bits(loss, self.text.validation.bytes_per_token)
-                    if validations is not None:
-                        values = {"tokens": update.tokens, "loss": loss, "bits_per_byte": bits}
-                        validations.write(step=step, **values)
-                        self.accelerator.log({"validation_bits_per_byte": bits}, step)
-                    listener.validated(step, bits)
+                    loss, bits = self.validate()
+                    with self.processes.together():
+                        if validations is not None:
+                            values = {"tokens": update.tokens, "loss": loss, "bits_per_byte": bits}
+                            validations.write(step=step, **values)
+                            self.accelerator.log({"validation_bits_per_byte": bits}, step)
+                    listener.validated(bits)
                 if asked or step % self.recipe.checkpoints.every == 0 or step == steps:
+                    with self.processes.together():
+                        for table in (log, validations):
+                            if table is not None:
+                                table.sync()
                     self._save(step, saved)
                     saved = step
-                    listener.saved(self.checkpoints.path(step))
                 if asked and step < steps:
                     raise Stopped(step)
 
-    def _update(self, step: int) -> tuple[float, float, float]:
-        """Read, go back, step: loss (nats a token), norm of the gradient, learning rate."""
+    def _update(self, step: int) -> tuple[float, float, float, float]:
+        """Read, go back, step: loss (nats a token; bits a byte), norm of the gradient, rate."""
         device = self.accelerator.device
         windows = [next(self.lanes).to(device) for _ in range(self.training.accumulation)]
-        predicted = self._total(sum((window.targets != IGNORED).sum() for window in windows))
+        counts = [torch.stack([(w.targets != IGNORED).sum().float(), w.bytes]) for w in windows]
+        # A window may hold nothing to predict: ends of text alone, of texts that have no token.
+        predicted, size = self.processes.total(torch.stack(counts).sum(0)).clamp(min=1e-9)
         self.model.train()
         self.optimizer.zero_grad()
         total = torch.zeros((), device=device)
@@ -216,9 +249,10 @@ class Trainer:
             with nullcontext() if final else self.accelerator.no_sync(self.model):
                 nats = window_loss(self.model, window, self.cache)
                 # Several processes take the mean of their gradients; here it is to be the sum.
-                self.accelerator.backward(nats * (self.processes / predicted))
+                self.accelerator.backward(nats * (self.processes.count / predicted))
             total += nats.detach()
-        loss = float(self._total(total) / predicted)
+        total = self.processes.total(total)
+        loss = float(total / predicted)
         norm = self.accelerator.clip_grad_norm_(
             self.model.parameters(), self.training.gradient_clip
         )
@@ -233,39 +267,27 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        return loss, float(norm), rate
+        return loss, float(total / size) / math.log(2), float(norm), rate
 
     def _where_to_go_on(self) -> str:
         steps = self.checkpoints.steps()
         kept = f"The checkpoint of step {steps[-1]} is kept" if steps else "There is no checkpoint"
         return f"{kept}; a smaller training.learning_rate in a new run may help."
 
-    def validate(self) -> float:
-        """Nats a token on the validation text, the same part of it each time."""
-        store = self.text.validation
-        lanes = self._lanes(StoreOrder(store, seed=0, shuffle=False))
+    def validate(self) -> tuple[float, float]:
+        """Nats a token and bits a byte of validation text, the same part of it each time."""
+        lanes = self._lanes(StoreOrder(self.text.validation, seed=0, shuffle=False, epochs=1))
         cache = self._empty_memory()
         size = self.training.batch_size * self.training.sequence_length
-        total = torch.zeros(2, dtype=torch.float64)
+        total = torch.zeros(3, dtype=torch.float64)
         with measuring(self.model):
-            for _ in range(max(1, min(self.recipe.evaluation.tokens, store.total_tokens) // size)):
-                window = next(lanes).to(self.accelerator.device)
+            for window in islice(lanes, max(1, self.recipe.evaluation.tokens // size)):
+                window = window.to(self.accelerator.device)
                 total[0] += float(window_loss(self.model, window, cache))
                 total[1] += int((window.targets != IGNORED).sum())
-        nats, count = self._total(total.to(self.accelerator.device)).tolist()
-        return nats / max(count, 1)
-
-    def _total(self, value: Tensor | int) -> Tensor:
-        """The sum over all processes."""
-        value = torch.as_tensor(value, device=self.accelerator.device)
-        if self.processes == 1:
-            return value
-        total: Tensor = self.accelerator.reduce(value, "sum")
-        return total
-
-    @staticmethod
-    def _bits(nats: float, bytes_per_token: float) -> float:
-        return nats / math.log(2) / bytes_per_token
+                total[2] += float(window.bytes)
+        nats, predicted, read = self.processes.total(total).tolist()
+        return nats / predicted, nats / math.log(2) / read
 
     def _prepare_text(self, on_progress: Progress | None) -> Prepared:
         """The first process prepares; the others find it done."""
@@ -275,21 +297,22 @@ class Trainer:
                 self.tokenizer,
                 seed=self.training.seed,
                 shuffle=self.training.shuffle,
-                rank=self.process,
-                world_size=self.processes,
+                rank=self.processes.number,
+                world_size=self.processes.count,
                 on_progress=on_progress,
             )
 
     def _lanes(self, order: Any) -> Lanes:
         """The lanes of all processes, if all read one order; otherwise those of this one."""
-        own = self.training.batch_size // self.processes
+        own = self.training.batch_size // self.processes.count
+        start = self.processes.number * own
         shared = isinstance(order, StoreOrder)
         return Lanes(
             order,
             lanes=self.training.batch_size if shared else own,
             length=self.training.sequence_length,
             memory=self.training.memory,
-            mine=range(self.process * own, (self.process + 1) * own) if shared else None,
+            mine=range(start, start + own) if shared else None,
         )
 
     def _empty_memory(self) -> FourfoldCache | None:
@@ -344,20 +367,8 @@ class Trainer:
         self.lanes.restore(position["lanes"])
         load_random_state(position["random"])
         if self.cache is not None:
-            self._restore_memory(self.cache, checkpoint.tensors)
+            load_memory(self.plain_model, self.cache, checkpoint.tensors)
         return checkpoint.step
-
-    def _restore_memory(self, cache: FourfoldCache, tensors: dict[str, Tensor]) -> None:
-        for index, layer in enumerate(self.plain_model.memories()):
-            empty = layer.initial_state(0, dtype=self.plain_model.dtype)
-            names = empty.named_tensors()
-            cache.states[index] = replace(
-                empty,
-                **{
-                    name: tensors[f"layers.{index}.{name}"].to(self.accelerator.device)
-                    for name in names
-                },
-            )
 
     @property
     def _plain_optimizer(self) -> torch.optim.Optimizer:
@@ -380,58 +391,19 @@ class Trainer:
     def _finish(self) -> dict[str, Any]:
         """Keep the model and what came out."""
         weights = model_tensors(self.plain_model)
-        if self.first:
-            temporary, place = self.folder / ".model.tmp", self.folder / "model"
-            shutil.rmtree(temporary, ignore_errors=True)
-            self.plain_model.save_pretrained(temporary, state_dict=weights)
-            self.tokenizer.save_pretrained(temporary)
-            for path in temporary.iterdir():
-                sync_file(path)
-            shutil.rmtree(place, ignore_errors=True)
-            os.rename(temporary, place)
-            sync_folder(self.folder)
-            write_result(self.folder / "result.json", self._result())
-        self.accelerator.wait_for_everyone()
+        with self.processes.together():
+            if self.first:
+                keep_model(self.folder, self.plain_model, weights, self.tokenizer)
+                write_result(
+                    self.folder / "result.json",
+                    {
+                        "run": self.identity,
+                        "recipe": self.recipe.model_dump(mode="json"),
+                        "parameters": self.parameters,
+                        **figures(self.folder),
+                        **provenance(),
+                    },
+                )
         result = self._finished()
         assert result is not None
         return result
-
-    def _result(self) -> dict[str, Any]:
-        last = read_log(self.folder / "log.csv")[-1]
-        validations = read_log(self.folder / "validation.csv")
-        seconds = float(last["seconds"])
-        return {
-            "run": self.identity,
-            "recipe": self.recipe.model_dump(mode="json"),
-            "parameters": self.parameters,
-            "tokens": int(last["tokens"]),
-            "training_loss": float(last["loss"]),
-            "validation_loss": float(validations[-1]["loss"]),
-            "validation_bits_per_byte": float(validations[-1]["bits_per_byte"]),
-            "train_tokens_per_second": int(last["tokens"]) / seconds,
-            "wall_seconds": seconds,
-            **provenance(),
-        }
-
-
-def _check_trackers(names: tuple[str, ...]) -> None:
-    known = [tracker.value for tracker in LoggerType if tracker.value != "all"]
-    available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"trackers must be taken from {', '.join(known)}; got {name!r}.{near(name, known)}"
-            )
-        if name not in available:
-            raise ValueError(f"The tracker {name} is not installed; pip install {name}.")
-
-
-def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dots, as trackers want it."""
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value if isinstance(value, (int, float, str)) else str(value)
-    return flat
