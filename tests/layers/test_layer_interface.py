@@ -15,6 +15,7 @@ from fourfold.layers import (
     DeltaNet,
     GatedDeltaNet,
     LinearAttention,
+    LongShortAttention,
     Mosaic,
     MosaicV1,
 )
@@ -41,6 +42,7 @@ LAYERS = {
         **MOSAIC, window=4, delay=2, training_delay=(2, 2), delay_draw="sequence"
     ),
     "mosaic_v1": lambda: MosaicV1(**MOSAIC),
+    "attention, long and short": lambda: LongShortAttention(**HEADS, window=5, delay=3),
 }
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from fourfold import FourfoldConfig, FourfoldForCausalLM
-from fourfold.layers import Mosaic, MosaicV1
+from fourfold.layers import LongShortAttention, Mosaic, MosaicV1
 
 SIZES = dict(hidden_size=12, num_heads=2, head_dim=4)
 
@@ -31,9 +31,8 @@ def tokens(count, rows=1):
 def by_the_equations(layer, x):
     """One sequence (T, hidden_size), token by token and pair by pair, as the paper writes it."""
     total = len(x)
-    outputs = []
-    for name, memory in layer.memories.items():
-        reach = layer.reaches(1)[name]
+    y = torch.zeros(total, layer.hidden_size, dtype=torch.float64)
+    for memory in layer.memories.values():
         heads = []
         for h in range(memory.num_heads):
             own = slice(h * memory.head_dim, (h + 1) * memory.head_dim)
@@ -54,8 +53,8 @@ def by_the_equations(layer, x):
             exponent = memory.exponent[h].abs().clamp(max=1)
             rows = []
             for t in range(total):
-                first = 0 if reach.window is None else max(0, t - reach.window + 1)
-                pairs = range(first, t - reach.delay + 1)
+                first = 0 if memory.window is None else max(0, t - memory.window + 1)
+                pairs = range(first, t - memory.delay + 1)
                 if not pairs:
                     rows.append(torch.zeros(memory.head_dim, dtype=torch.float64))
                     continue
@@ -63,8 +62,8 @@ def by_the_equations(layer, x):
                 weights = torch.stack([(beta * (k[t] @ k[i])).exp() for i in pairs])
                 rows.append((weights / weights.sum()) @ torch.stack([v[i] for i in pairs]))
             heads.append(torch.stack(rows))
-        outputs += heads
-    return torch.cat(outputs, -1) @ layer.out_proj.weight.T
+        y += torch.cat(heads, -1) @ memory.out_proj.weight.T
+    return y
 
 
 def test_the_layer_is_what_the_equations_say():
@@ -104,40 +103,47 @@ def test_a_pair_holds_its_successor():
     assert differs[6]
 
 
-def test_where_nothing_is_in_reach_nothing_is_read():
-    layer = make(Mosaic(**SIZES, window=5, delay=8))
+@pytest.mark.parametrize("kind", [Mosaic, LongShortAttention])
+def test_where_nothing_is_in_reach_nothing_is_read(kind):
+    layer = make(kind(**SIZES, window=5, delay=8))
     layer.disabled = {"short"}
     x = tokens(20)
     with torch.no_grad():
         y = layer(x)[0][0]
+        steps, state = [], None
+        for t in range(20):
+            step, state = layer(x[:, t : t + 1], state)
+            steps.append(step[0])
     assert not y[:8].any()
     assert y[8:].abs().amax(-1).gt(0).all()
+    torch.testing.assert_close(torch.cat(steps), y)
+
+
+def long_memory(**options):
+    return Mosaic(**SIZES, window=5, delay=4, training_delay=(2, 6), **options).memories["long"]
 
 
 def test_delays_are_drawn_while_training_and_fixed_afterwards():
-    layer = Mosaic(**SIZES, window=5, delay=4, training_delay=(2, 6))
-    drawn = {layer.reaches(3)["long"].delay for _ in range(200)}
-    assert drawn == {2, 3, 4, 5, 6}
-    each = Mosaic(**SIZES, window=5, delay=4, training_delay=(2, 6), delay_draw="sequence")
-    assert len(each.reaches(50)["long"].delay) == 50
-    assert set(each.reaches(500)["long"].delay) == {2, 3, 4, 5, 6}
-    for either in (layer, each):
-        assert either.eval().reaches(3)["long"].delay == 4
+    step, each = long_memory(), long_memory(delay_draw="sequence")
+    assert {step.delays(3) for _ in range(200)} == {2, 3, 4, 5, 6}
+    assert len(each.delays(50)) == 50
+    assert set(each.delays(500)) == {2, 3, 4, 5, 6}
+    assert step.eval().delays(3) == each.eval().delays(3) == 4
 
 
 def test_a_delay_a_sequence_reads_each_with_its_own():
-    layer = make(Mosaic(**SIZES, window=5, delay=4, training_delay=(2, 6), delay_draw="sequence"))
+    memory = make(long_memory(delay_draw="sequence"))
     x = tokens(15, rows=4)
-    layer.train()
+    memory.train()
     torch.manual_seed(7)
-    delays = layer.reaches(4)["long"].delay
+    delays = memory.delays(4)
     assert len(set(delays)) > 1
     torch.manual_seed(7)
     with torch.no_grad():
-        together = layer(x)[0]
-        layer.eval()
-        for row, layer.delay in enumerate(delays):
-            torch.testing.assert_close(together[row : row + 1], layer(x[row : row + 1])[0])
+        together = memory(x)[0]
+        memory.eval()
+        for row, memory.delay in enumerate(delays):
+            torch.testing.assert_close(together[row : row + 1], memory(x[row : row + 1])[0])
 
 
 def test_checkpointing_draws_the_same_delay_again():

@@ -14,8 +14,8 @@ from zoo import KINDS, build
 
 from fourfold.cli import app
 from fourfold.evaluation import state_bytes
+from fourfold.layers import AssociativeMemory, Attention
 from fourfold.layers.delta_family import DeltaFamilyLayer
-from fourfold.layers.mosaic import PairMemories
 from fourfold.ops import without_kernels
 from fourfold.ops.sequential import sequential_delta_rule
 from fourfold.planning.flops import forward_flops, mean_seen, training_flops
@@ -100,13 +100,15 @@ def test_the_formula_counts_what_torch_counts(kind):
         if isinstance(memory, DeltaFamilyLayer):
             unseen += 3 * memory.num_heads * memory.address_dim * memory.columns
             unseen += 2 * memory.convolution.weight.numel()
-        if isinstance(memory, PairMemories):
-            size = memory.num_heads * memory.head_dim
-            unseen += 3 * len(memory.memories) * size
-            for reach in memory.reaches(1).values():
-                # A step also looks at the pairs that are stored and not in reach yet.
-                early = [min(t - 1, reach.delay - 1) for t in range(1, tokens + 1)]
-                unseen -= 4 * size * sum(early) / tokens
+        for part in memory.modules():
+            # A step also looks at what is stored and not in reach yet.
+            if isinstance(part, AssociativeMemory):
+                size = part.num_heads * part.head_dim
+                early = [min(t - 1, part.delay - 1) for t in range(1, tokens + 1)]
+                unseen += 3 * size - 4 * size * sum(early) / tokens
+            if isinstance(part, Attention):
+                early = [min(t, part.delay) for t in range(1, tokens + 1)]
+                unseen -= 4 * part.num_heads * part.head_dim * sum(early) / tokens
     counted = sum(forward_flops(model, tokens).values())
     assert math.isclose(counted, f.get_total_flops() / tokens + unseen)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fourfold.layers.base import Initialised
-from fourfold.layers.packing import unpack
+from fourfold.layers.base import MemoryLayer
+from fourfold.layers.packing import mask_of, pack, unpack
 from fourfold.layers.state import NOWHERE, PairState
 from fourfold.ops import associative_read, gated_keys
 from fourfold.ops.pointwise import unit
@@ -18,42 +17,55 @@ LARGEST_SHARPNESS, LARGEST_SCALE = 10.0, 15.0
 """Bounds of θ under exponentials, from the paper's table of parameters."""
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Which pairs a position t may read: t − window < i ≤ t − delay.
+TRAINING_DELAY = (64, 256)
+"""Least and greatest delay of the long memory while training, as published."""
 
-    Attributes:
-        window: None for all of the past.
-        delay: at least 1; one for all rows, or one for each of N.
-    """
-
-    window: int | None = None
-    delay: int | Sequence[int] = 1
+DRAWS = ("step", "sequence")
 
 
-class AssociativeMemory(Initialised):
+class AssociativeMemory(MemoryLayer[PairState]):
     """Pairs of a key (a situation) and a value (what followed it), read by kernel regression.
 
         k̄_t = g_t W_φ x_t + λ_t k̄₋₁           k_t = k̄_t / ‖k̄_t‖            also what is asked
         v̄_t = γ W_ψ x_t + (1 − γ) W_ψ x_{t+1}   v_t = α v̄_t / ‖v̄_t‖          pair t waits for t + 1
         y_t = Σ_i softmax_i(β(n) k_tᵀ k_i) v_i  β(n) = β₁ n^a + β₀            n pairs in reach
 
+    Position t reads pairs i with t − window < i ≤ t − delay, and nothing where there is none.
+
     Args:
         hidden_size: size of x.
         num_heads, head_dim: H and Dh.
         gated: g and λ follow the input, a head; otherwise g = 1 and λ is a parameter a head.
         adaptive: β grows with n; otherwise β₀ alone.
+        window: how far back it reaches; None for all of the past.
+        delay: how near a pair may be, at least 1.
+        training_delay: least and greatest delay, drawn at random while training; None for
+            ``delay``.
+        delay_draw: "step" draws one for a call, "sequence" one for each sequence in it.
 
-    Source: seed 003, sections 2.3 to 2.5; arXiv 2507.03285, equations 6 to 9 and table 6. Gates and
+    Source: seed 003, sections 2.3 to 2.6; arXiv 2507.03285, equations 6 to 9 and table 6. Gates and
     γ are of a head each, which the paper leaves open. What is neither gated nor adaptive is the
     memory of the first Memory Mosaics, arXiv 2405.06394, with the starts of its published code.
     """
 
     def __init__(
-        self, *, hidden_size: int, num_heads: int, head_dim: int, gated: bool, adaptive: bool
+        self,
+        *,
+        hidden_size: int,
+        num_heads: int,
+        head_dim: int,
+        gated: bool = True,
+        adaptive: bool = True,
+        window: int | None = None,
+        delay: int = 1,
+        training_delay: Sequence[int] | None = None,
+        delay_draw: str = "step",
     ) -> None:
         super().__init__()
-        self.num_heads, self.head_dim = num_heads, head_dim
+        check_reach(window, delay, training_delay, delay_draw)
+        self.hidden_size, self.num_heads, self.head_dim = hidden_size, num_heads, head_dim
+        self.window, self.delay, self.delay_draw = window, delay, delay_draw
+        self.training_delay = None if training_delay is None else tuple(training_delay)
         size = num_heads * head_dim
         self.key_proj = nn.Linear(hidden_size, size, bias=False)
         self.value_proj = nn.Linear(hidden_size, size, bias=False)
@@ -64,6 +76,8 @@ class AssociativeMemory(Initialised):
         self.exponent = nn.Parameter(torch.empty(num_heads)) if adaptive else None
         self.mix = nn.Parameter(torch.empty(num_heads))
         self.scale = nn.Parameter(torch.empty(num_heads))
+        self.out_proj = nn.Linear(size, hidden_size, bias=False)
+        self.reset_parameters()
 
     def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
         yield self.mix, torch.rand_like(self.mix)
@@ -79,25 +93,19 @@ class AssociativeMemory(Initialised):
         if self.decay is not None:
             yield self.decay, torch.linspace(0.5, 5.0, self.num_heads).to(self.decay)
 
+    def delays(self, rows: int) -> int | list[int]:
+        """The delay of a call; a list for each of N rows where each has its own."""
+        if not self.training or self.training_delay is None:
+            return self.delay
+        low, high = self.training_delay
+        if self.delay_draw == "step":
+            return int(torch.randint(low, high + 1, ()))
+        return torch.randint(low, high + 1, (rows,)).tolist()
+
     def process(
-        self,
-        x: Tensor,
-        state: PairState | None,
-        reach: Reach,
-        cu_seqlens: Tensor | None,
-        mask: Tensor | None,
+        self, x: Tensor, state: PairState | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, PairState]:
-        """Read tokens and answer each.
-
-        Args:
-            x: (N, T, hidden_size), or packed into (1, tokens, hidden_size).
-            state: of N sequences, or None for empty ones.
-            cu_seqlens, mask: of packed sequences: offsets, and (N, T) where the tokens stand once
-                they are rows; None of rows.
-
-        Returns:
-            y (N, T, H, Dh), and the new state.
-        """
+        mask = None if cu_seqlens is None else mask_of(cu_seqlens)
         keys, recurrence = self._keys(x, state, cu_seqlens)
         values = self.value_proj(x).unflatten(-1, (self.num_heads, self.head_dim))
         if mask is not None:
@@ -120,11 +128,9 @@ class AssociativeMemory(Initialised):
         if state is None:
             # The last value is none yet, and nothing reads it.
             ahead = torch.cat([pairs[:, 1:], torch.zeros_like(pairs[:, :1])], 1)
-            y = self._read(keys, ahead, reach)
+            y = self._read(keys, ahead)
         else:
-            y = self._read(
-                stored_keys, stored_values, reach, q=keys, positions=positions, held=held
-            )
+            y = self._read(stored_keys, stored_values, q=keys, positions=positions, held=held)
         last = places.argmax(1)
         row = torch.arange(rows, device=x.device)
         new = PairState(
@@ -137,7 +143,9 @@ class AssociativeMemory(Initialised):
             position=places[row, last],
         )
         # How many slots are left hangs on what is in them, which no compiled graph can know.
-        return y, new if torch.compiler.is_compiling() else new.reachable(reach.window)
+        new = new if torch.compiler.is_compiling() else new.reachable(self.window)
+        y = y.flatten(-2)
+        return self.out_proj(y if mask is None else pack(y, mask)), new
 
     def _keys(
         self, x: Tensor, state: PairState | None, cu_seqlens: Tensor | None
@@ -169,7 +177,6 @@ class AssociativeMemory(Initialised):
         self,
         keys: Tensor,
         values: Tensor,
-        reach: Reach,
         *,
         q: Tensor | None = None,
         positions: Tensor | None = None,
@@ -191,16 +198,17 @@ class AssociativeMemory(Initialised):
                 beta0=beta0,
                 beta1=beta1,
                 exponent=exponent,
-                window=reach.window,
+                window=self.window,
                 delay=delay,
                 q=asked,
                 positions=places,
                 held=stored,
             )
 
-        if isinstance(reach.delay, int):
-            return read(reach.delay, slice(None))
-        each = enumerate(reach.delay)
+        delays = self.delays(len(keys))
+        if isinstance(delays, int):
+            return read(delays, slice(None))
+        each = enumerate(delays)
         return torch.cat([read(delay, slice(row, row + 1)) for row, delay in each])
 
     @staticmethod
@@ -228,4 +236,37 @@ class AssociativeMemory(Initialised):
             pending_key=zeros(*head),
             pending_value=zeros(*head),
             position=zeros(kind=torch.long) + NOWHERE,
+        )
+
+
+def check_reach(
+    window: int | None,
+    delay: int,
+    training_delay: Sequence[int] | None,
+    delay_draw: str,
+    *,
+    prefix: str = "",
+) -> None:
+    """Refuse reaches that no memory can have.
+
+    Args:
+        prefix: before the names in the messages.
+
+    Raises:
+        ValueError: a sentence that names the argument.
+    """
+    if window is not None and (not isinstance(window, int) or window < 1):
+        raise ValueError(f"{prefix}window must be an integer from 1; got {window!r}.")
+    if not isinstance(delay, int) or delay < 1:
+        raise ValueError(f"{prefix}delay must be an integer from 1; got {delay!r}.")
+    if training_delay is not None:
+        whole = all(isinstance(value, int) for value in training_delay)
+        if not whole or len(training_delay) != 2 or not 1 <= training_delay[0] <= training_delay[1]:
+            raise ValueError(
+                f"{prefix}training_delay must be the least and the greatest delay, integers from "
+                f"1; got {training_delay!r}."
+            )
+    if delay_draw not in DRAWS:
+        raise ValueError(
+            f"{prefix}delay_draw must be one of {', '.join(DRAWS)}; got {delay_draw!r}."
         )

@@ -24,6 +24,8 @@ class Attention(MemoryLayer[AttentionState]):
         head_dim: Dh, even.
         rope_theta: base of the rotary frequencies.
         sliding_window: tokens that can be seen, the current one included; None for all.
+        delay: how near a token may be to be seen; 0 for the current one. Where none is far enough
+            away, nothing is read.
 
     Source: arXiv 1706.03762; rotary positions 2104.09864; grouped heads 2305.13245.
     """
@@ -37,6 +39,7 @@ class Attention(MemoryLayer[AttentionState]):
         num_kv_heads: int | None = None,
         rope_theta: float = 10_000.0,
         sliding_window: int | None = None,
+        delay: int = 0,
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -50,7 +53,9 @@ class Attention(MemoryLayer[AttentionState]):
             raise ValueError(f"sliding_window must be at least 1 or None; got {sliding_window}.")
         self.hidden_size, self.num_heads, self.num_kv_heads = hidden_size, num_heads, num_kv_heads
         self.head_dim, self.rope_theta = head_dim, rope_theta
-        self.sliding_window = sliding_window
+        if delay < 0:
+            raise ValueError(f"delay must be at least 0; got {delay}.")
+        self.sliding_window, self.delay = sliding_window, delay
         self.q_proj = nn.Linear(hidden_size, num_heads * head_dim, bias=False)
         self.k_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
         self.v_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
@@ -73,7 +78,8 @@ class Attention(MemoryLayer[AttentionState]):
         sequences, tokens, _ = x.shape
         if state is None:
             state = self.initial_state(sequences, dtype=x.dtype, device=x.device)
-        plain = state.positions.shape[1] == 0 and mask is None and self.sliding_window is None
+        bounded = self.sliding_window is not None or self.delay > 0
+        plain = state.positions.shape[1] == 0 and mask is None and not bounded
         positions = self._next_positions(state, tokens, mask)
         q, k, v = (
             proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -89,14 +95,17 @@ class Attention(MemoryLayer[AttentionState]):
         else:
             held = positions
         state = AttentionState(keys=k, values=v, positions=held)
+        visible = None if plain else self._visible(positions, state.positions)
         y = F.scaled_dot_product_attention(
             q,
             state.keys,
             state.values,
-            attn_mask=None if plain else self._visible(positions, state.positions),
+            attn_mask=None if visible is None else self._with_own(visible),
             is_causal=plain,
             enable_gqa=self.num_heads != self.num_kv_heads,
         )
+        if visible is not None and self.delay:
+            y = torch.where(visible.any(-1, keepdim=True), y, 0)
         return self.out_proj(y.transpose(1, 2).flatten(-2)), self._drop_unreachable(state)
 
     def _next_positions(self, state: AttentionState, tokens: int, mask: Tensor | None) -> Tensor:
@@ -118,13 +127,19 @@ class Attention(MemoryLayer[AttentionState]):
     def _visible(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(N, 1, T, L): which slots each query may look at."""
         query, key = queries[:, :, None], keys[:, None, :]
-        visible = (key != NOWHERE) & (key <= query)
+        visible = (key != NOWHERE) & (key <= query - self.delay)
         if self.sliding_window is not None:
             visible = visible & (key > query - self.sliding_window)
-        # Padding looks at itself: a row with nothing to see would be NaN, in gradients too.
-        slots = torch.arange(keys.shape[1], device=keys.device)
-        own = slots[keys.shape[1] - queries.shape[1] :, None] == slots
-        return (visible | own)[:, None]
+        return visible[:, None]
+
+    @staticmethod
+    def _with_own(visible: Tensor) -> Tensor:
+        """Each token also sees itself: a row with nothing to see, as padding has, would be NaN, in
+        gradients too."""
+        queries, slots = visible.shape[-2:]
+        places = torch.arange(slots, device=visible.device)
+        own = places[slots - queries :, None] == places
+        return visible | (own & ~visible.any(-1, keepdim=True))
 
     def _drop_unreachable(self, state: AttentionState) -> AttentionState:
         """Forget slots that no later query can see."""

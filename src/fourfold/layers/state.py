@@ -152,27 +152,27 @@ class PairState(LayerState):
 
 
 @dataclass(frozen=True)
-class MosaicState(LayerState):
-    """States of a block's memories of pairs, by what they reach."""
+class SideBySideState(LayerState):
+    """States of memories that stand side by side in one block, by name."""
 
-    memories: Mapping[str, PairState]
+    memories: Mapping[str, LayerState]
 
     def named_tensors(self) -> dict[str, Tensor]:
         return {
-            f"{reach}.{name}": tensor
-            for reach, state in self.memories.items()
-            for name, tensor in state.named_tensors().items()
+            f"{name}.{own}": tensor
+            for name, state in self.memories.items()
+            for own, tensor in state.named_tensors().items()
         }
 
-    def with_tensors(self, tensors: Mapping[str, Tensor]) -> MosaicState:
-        return MosaicState(
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> SideBySideState:
+        return SideBySideState(
             {
-                reach: state.with_tensors(
-                    {name: tensors[f"{reach}.{name}"] for name in state.named_tensors()}
+                name: state.with_tensors(
+                    {own: tensors[f"{name}.{own}"] for own in state.named_tensors()}
                 )
-                for reach, state in self.memories.items()
+                for name, state in self.memories.items()
             }
         )
 
-    def emptied(self, rows: Tensor) -> MosaicState:
-        return MosaicState({reach: state.emptied(rows) for reach, state in self.memories.items()})
+    def emptied(self, rows: Tensor) -> SideBySideState:
+        return SideBySideState({name: state.emptied(rows) for name, state in self.memories.items()})

@@ -7,8 +7,8 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from fourfold.layers.associative_memory import TRAINING_DELAY, check_reach
 from fourfold.layers.decay import DECAY_INITS, check_decay_times
-from fourfold.layers.mosaic import TRAINING_DELAY, check_delays
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
@@ -39,8 +39,8 @@ class FourfoldConfig(PreTrainedConfig):
             to a multiple of 8.
         num_hidden_layers: number of blocks; None takes the length of layer_types, or 4.
         layer_types: the memory of each block: "atpm", "gated_deltanet", "deltanet",
-            "linear_attention", "comba", "attention", "lstm", "mosaic" or "mosaic_v1"; None for
-            "atpm" throughout.
+            "linear_attention", "comba", "attention", "lstm", "mosaic", "mosaic_v1" or
+            "attention_long_short"; None for "atpm" throughout.
         num_attention_heads: H, heads of every layer that has heads.
         num_key_value_heads: key/value heads of attention; None for as many as heads.
         head_dim: S, size of queries and addresses; None for hidden_size / num_attention_heads.
@@ -59,10 +59,11 @@ class FourfoldConfig(PreTrainedConfig):
         chunk_size: tokens a chunk in the delta family's chunked form.
         rope_theta: base of attention's rotary frequencies.
         sliding_window: tokens that attention sees; None for all.
-        mosaic_window: h, tokens that the short memory of "mosaic" reaches back.
-        mosaic_delay: m, how far back the long memory begins outside of training.
-        mosaic_training_delay: least and greatest m that are drawn while training; None for 64 and
-            256, as published.
+        mosaic_window: h, tokens that the short reach of "mosaic" and "attention_long_short" goes
+            back.
+        mosaic_delay: m, how far back their long reach begins; of "mosaic" outside of training.
+        mosaic_training_delay: least and greatest m that "mosaic" draws while training; None for 64
+            and 256, as published.
         mosaic_delay_draw: whether m is drawn for a layer's call, "step", or for each "sequence".
         rms_norm_eps: epsilon of all norms.
         initializer_range: standard deviation of weights at the start.
@@ -206,7 +207,7 @@ class FourfoldConfig(PreTrainedConfig):
             )
         if self.decay_times is not None:
             check_decay_times(self.decay_times)
-        check_delays(
+        check_reach(
             self.mosaic_window,
             self.mosaic_delay,
             self.mosaic_training_delay or TRAINING_DELAY,

@@ -19,8 +19,8 @@ from transformers.utils import can_return_tuple
 
 from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
-from fourfold.layers.mosaic import PairMemories
 from fourfold.layers.packing import offsets_of, pack, unpack
+from fourfold.layers.side_by_side import SideBySide
 from fourfold.models.cache import FourfoldCache
 from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
 from fourfold.models.configuration import FourfoldConfig
@@ -243,7 +243,7 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: no layer has a memory of that name; the sentence says which there are.
         """
-        layers = [memory for memory in self.memories() if isinstance(memory, PairMemories)]
+        layers = [memory for memory in self.memories() if isinstance(memory, SideBySide)]
         known = sorted({name for layer in layers for name in layer.memories})
         for name in names:
             if name not in known:

@@ -13,12 +13,13 @@ from fourfold.layers import (
     DeltaNet,
     GatedDeltaNet,
     LinearAttention,
+    LongShortAttention,
     MemoryLayer,
     Mosaic,
     MosaicV1,
 )
+from fourfold.layers.associative_memory import TRAINING_DELAY
 from fourfold.layers.decay import DECAY_TIMES
-from fourfold.layers.mosaic import TRAINING_DELAY
 
 if TYPE_CHECKING:
     from fourfold.models.configuration import FourfoldConfig
@@ -62,12 +63,9 @@ def _atpm(config: FourfoldConfig) -> ATPM:
     )
 
 
-def _attention(config: FourfoldConfig) -> Attention:
-    return Attention(
-        **_heads(config),
-        num_kv_heads=config.num_key_value_heads,
-        rope_theta=config.rope_theta,
-        sliding_window=config.sliding_window,
+def _attending(config: FourfoldConfig) -> dict[str, Any]:
+    return _heads(config) | dict(
+        num_kv_heads=config.num_key_value_heads, rope_theta=config.rope_theta
     )
 
 
@@ -87,8 +85,13 @@ LAYER_TYPES: dict[str, Callable[[FourfoldConfig], MemoryLayer[Any]]] = {
     "deltanet": lambda config: DeltaNet(**_delta(config)),
     "linear_attention": lambda config: LinearAttention(**_decaying(config)),
     "comba": lambda config: Comba(**_decaying(config), correction=config.comba_correction),
-    "attention": _attention,
+    "attention": lambda config: Attention(
+        **_attending(config), sliding_window=config.sliding_window
+    ),
     "lstm": lambda config: LSTM(hidden_size=config.hidden_size),
     "mosaic": _mosaic,
     "mosaic_v1": lambda config: MosaicV1(**_heads(config)),
+    "attention_long_short": lambda config: LongShortAttention(
+        **_attending(config), window=config.mosaic_window, delay=config.mosaic_delay
+    ),
 }

@@ -30,9 +30,8 @@ from typing import Any
 
 from torch import nn
 
-from fourfold.layers import LSTM, Attention, MemoryLayer
+from fourfold.layers import LSTM, AssociativeMemory, Attention, MemoryLayer, SideBySide
 from fourfold.layers.delta_family import DeltaFamilyLayer
-from fourfold.layers.mosaic import PairMemories
 from fourfold.models import FourfoldForCausalLM
 from fourfold.models.modeling import FeedForward
 
@@ -89,7 +88,7 @@ def _(memory: DeltaFamilyLayer, context: int) -> float:
 
 @state_flops.register
 def _(memory: Attention, context: int) -> float:
-    seen = mean_seen(context, memory.sliding_window)
+    seen = mean_seen(context, memory.sliding_window) - mean_seen(context, memory.delay)
     return 4 * memory.num_heads * memory.head_dim * seen
 
 
@@ -99,15 +98,16 @@ def _(memory: LSTM, context: int) -> float:
 
 
 @state_flops.register
-def _(memory: PairMemories, context: int) -> float:
+def _(memory: AssociativeMemory, context: int) -> float:
     size = memory.num_heads * memory.head_dim
-    total = 0.0
-    for reach in memory.reaches(1).values():
-        assert isinstance(reach.delay, int)
-        # Pairs from t − window + 1 to t − delay: those of attention without its newest ones.
-        seen = mean_seen(context, reach.window) - mean_seen(context, reach.delay)
-        total += 4 * size * max(0.0, seen) + 3 * size
-    return total
+    # Pairs from t − window + 1 to t − delay: those of attention without its newest ones.
+    seen = mean_seen(context, memory.window) - mean_seen(context, memory.delay)
+    return 4 * size * max(0.0, seen) + 3 * size
+
+
+@state_flops.register
+def _(memory: SideBySide, context: int) -> float:
+    return sum(state_flops(part, context) for part in memory.named_memories().values())
 
 
 def mean_seen(context: int, window: int | None) -> float:

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from fourfold.layers import Attention, MemoryLayer
-from fourfold.layers.mosaic import PairMemories
+from fourfold.layers import AssociativeMemory, Attention, MemoryLayer, SideBySide
 from fourfold.models import FourfoldForCausalLM
 
 FLOAT = 4
@@ -58,13 +57,16 @@ def carried(model: FourfoldForCausalLM) -> Carried:
     Args:
         model: with numbers or without.
     """
-    layers = [carried_by(memory) for memory in model.memories()]
+    return _together([carried_by(memory) for memory in model.memories()])
+
+
+def _together(parts: list[Carried]) -> Carried:
     growing = Counter[tuple[int, int | None]]()
-    for layer in layers:
-        for growth in layer.growing:
+    for part in parts:
+        for growth in part.growing:
             growing[growth.first, growth.limit] += growth.per_token
     return Carried(
-        fixed=sum(layer.fixed for layer in layers),
+        fixed=sum(part.fixed for part in parts),
         growing=tuple(
             Growth(per_token, first=first, limit=limit)
             for (first, limit), per_token in growing.items()
@@ -87,15 +89,17 @@ def _(memory: Attention) -> Carried:
 
 
 @carried_by.register
-def _(memory: PairMemories) -> Carried:
+def _(memory: AssociativeMemory) -> Carried:
     empty = memory.initial_state(1, dtype=torch.float32, device="meta")
-    growing = []
-    for reach in memory.reaches(1).values():
-        slot = 2 * memory.num_heads * memory.head_dim * FLOAT + POSITION
-        # The newest pair waits for its successor, and the next token is no pair of its own reach.
-        limit = None if reach.window is None else max(0, reach.window - 2)
-        growing.append(Growth(slot, first=1, limit=limit))
-    return Carried(fixed=empty.nbytes, growing=tuple(growing))
+    slot = 2 * memory.num_heads * memory.head_dim * FLOAT + POSITION
+    # The newest pair waits for its successor, and with that the next token reads a full window.
+    limit = None if memory.window is None else max(0, memory.window - 2)
+    return Carried(fixed=empty.nbytes, growing=(Growth(slot, first=1, limit=limit),))
+
+
+@carried_by.register
+def _(memory: SideBySide) -> Carried:
+    return _together([carried_by(part) for part in memory.named_memories().values()])
 
 
 def training_bytes(model: FourfoldForCausalLM) -> dict[str, int]:
