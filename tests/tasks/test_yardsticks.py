@@ -88,12 +88,22 @@ def answers_of_copy(context):
     return dict(zip(range(sign + 1, len(context)), copied, strict=True))
 
 
+def answers_of_induction(context):
+    """A symbol that was seen asks for what stood behind it the first time."""
+    return {
+        place: context[context.index(symbol) + 1]
+        for place, symbol in enumerate(context)
+        if context.index(symbol) < place
+    }
+
+
 INTERPRETERS = {
     "mqar": answers_of_mqar,
     "mad_recall": answers_of_pairs,
     "mad_noisy_recall": answers_of_pairs,
     "mad_fuzzy_recall": answers_of_motifs,
     "mad_selective_copy": answers_of_copy,
+    "induction": answers_of_induction,
 }
 
 
@@ -150,7 +160,7 @@ def test_splits_can_be_kept_apart_and_examples_trained_on(name):
 
 
 def test_all_yardsticks_are_registered_behind_the_mixture():
-    assert list(TASKS)[-6:] == ["mixed_all", *INTERPRETERS]
+    assert list(TASKS)[-7:] == ["mixed_all", *INTERPRETERS]
 
 
 # MQAR: arXiv 2312.04927 and 2402.18668.
@@ -328,6 +338,7 @@ SHORT = {split: [3, 3] for split in ("iid", "ood", "stress")}
 @pytest.mark.parametrize(
     ("name", "chosen", "message"),
     [
+        ("induction", {"vocabulary_size": 8}, "from 2 to the 8 symbols .* got 4 to 64"),
         ("mqar", {"vocabulary_size": 512}, "256 pairs needs .* 512 has 255"),
         ("mqar", {"settings": {"iid": [{"length": 30, "pairs": 8}]}}, "32 or more for 8 .* got 30"),
         ("mqar", {"settings": {"iid": [{"length": 17, "pairs": 1}]}}, "even .* got 17"),

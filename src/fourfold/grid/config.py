@@ -37,12 +37,14 @@ class ModelEntry(Section):
         fields: further fields of ``FourfoldConfig``, over those of the whole grid.
         rate_of: the model whose learning rate it takes, in place of a search of its own.
         seeds: its own list in place of the grid's.
+        layers: its own number in place of the grid's.
     """
 
     layer: str
     fields: dict[str, Any] = Field(default_factory=dict)
     rate_of: str | None = None
     seeds: tuple[int, ...] | None = Field(default=None, min_length=1)
+    layers: int | None = Field(default=None, ge=1)
 
     @field_validator("layer")
     @classmethod
@@ -93,7 +95,7 @@ class Grid(Section):
         tasks: names, with fields that differ from the defaults.
         models: by the name that tables show.
         parameters: of every model, met within 2 % by the width of the feed-forward.
-        layers: of every model.
+        layers: of every model that does not have its own.
         fields: of every model's ``FourfoldConfig``.
         rates: learning rates that are tried.
         seeds: of weights and training examples.
@@ -196,7 +198,7 @@ class Grid(Section):
             **self.fields,
             **entry.fields,
             "vocab_size": vocab_size,
-            "layer_types": [entry.layer] * self.layers,
+            "layer_types": [entry.layer] * (entry.layers or self.layers),
         }
         return match_parameters(FourfoldConfig(**fields), self.parameters, tolerance=TOLERANCE)
 

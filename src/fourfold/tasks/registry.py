@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fourfold.settings import near, validated
+from fourfold.tasks.induction import Induction
 from fourfold.tasks.mad_fuzzy_recall import MadFuzzyRecall
 from fourfold.tasks.mad_recall import MadNoisyRecall, MadRecall
 from fourfold.tasks.mad_selective_copy import MadSelectiveCopy
@@ -21,6 +22,7 @@ _KINDS: tuple[type[Task], ...] = (
     MadNoisyRecall,
     MadFuzzyRecall,
     MadSelectiveCopy,
+    Induction,
 )
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in _KINDS}
