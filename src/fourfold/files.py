@@ -43,6 +43,29 @@ def _umask() -> int:
     return mask
 
 
+def lock(descriptor: int, *, wait: bool) -> bool:
+    """Keep other processes from locking an open file until this one closes it.
+
+    Args:
+        wait: until no other process has it locked.
+
+    Returns:
+        False where there are no locks, as on some network file systems.
+
+    Raises:
+        BlockingIOError: another process has it locked, and ``wait`` is False.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except (ImportError, OSError):
+        return False
+    return True
+
+
 def sync_file(path: Path) -> None:
     """Bring what was written to ``path`` to the disk.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -18,6 +18,26 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        assert info.field_name is not None
+        refuse_flag(value, cls.model_fields[info.field_name].annotation)
+        return value
+
+
+def refuse_flag(value: Any, kind: Any) -> None:
+    """See that ``value`` is not true or false where ``kind`` asks for a number.
+
+    Raises:
+        ValueError: it is; pydantic would take it as 1 or 0.
+    """
+    kinds = {kind, *get_args(kind)}
+    if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+        raise ValueError(
+            f"must be a number; got {str(value).lower()}, as YAML reads yes or no too."
+        )
+
 
 def read_mapping(path: Path, holds: str) -> dict[str, Any]:
     """The mapping in a YAML file.
@@ -26,11 +46,13 @@ def read_mapping(path: Path, holds: str) -> dict[str, Any]:
         holds: what should be in it, for the message.
 
     Raises:
-        OSError: there is no such file.
+        OSError: it cannot be read.
         ValueError: it is no YAML file, or holds no mapping.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OSError(f"{path} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no YAML file: {error}") from error
     if not isinstance(content, dict):

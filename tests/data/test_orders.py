@@ -122,7 +122,6 @@ def hub_order_of(folder, *, held_back=lambda digest: False, **options):
         HubDataset(DatasetEntry(name=str(folder))),
         ByteTokenizer(),
         held_back=held_back,
-        bytes_per_token=1.0,
         **options,
     )
 

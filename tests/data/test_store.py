@@ -30,7 +30,9 @@ def written(folder, documents, vocabulary=100):
 
 
 @given(
-    documents=st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1, max_size=9),
+    documents=st.lists(
+        st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1, max_size=9
+    ).filter(any),
     wide=st.booleans(),
 )
 @settings(deadline=None, max_examples=30)
@@ -52,6 +54,12 @@ def test_what_goes_in_comes_out(tmp_path_factory, documents, wide):
     assert store.total_tokens == sum(map(len, documents)) + len(documents)
     assert store.total_bytes == 2 * sum(map(len, documents))
     assert store.about == {"source": "here"}
+
+
+def test_documents_without_any_token_are_no_store(tmp_path):
+    with pytest.raises(ValueError, match="makes no token of any of these texts"):
+        written(tmp_path / "s", [[], []])
+    assert not any(tmp_path.iterdir())
 
 
 def test_places_outside_are_refused(tmp_path):

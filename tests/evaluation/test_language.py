@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def test_each_document_is_read_from_nothing_and_counted_by_position(model, lanes
     assert score.tokens == len(flat)
     assert score.nats == pytest.approx(sum(flat) / len(flat), abs=1e-9)
     assert score.perplexity == pytest.approx(math.exp(score.nats))
-    assert score.bits_per_byte == pytest.approx(score.nats / math.log(2))
+    assert score.bits_per_byte == pytest.approx(score.nats / math.log(2) / 3)
     bounds = [(0, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32), (32, 64)]
     assert [(part.start, part.stop) for part in score.by_position] == bounds
     for part in score.by_position:
@@ -76,6 +77,17 @@ def test_a_window_limits_the_memory(model):
 def test_a_limit_ends_the_reading(model):
     score = evaluate_text(model, ListOrder(DOCUMENTS), length=10, lanes=2, tokens=100)
     assert 100 <= score.tokens < 120
+
+
+def test_bytes_are_those_of_the_documents_that_were_read(model):
+    class Sized(ListOrder):
+        def recall(self, reference):
+            return replace(super().recall(reference), bytes_each=(2, 5)[reference])
+
+    order = Sized([[1] * 19, [2] * 500], endless=False)
+    score = evaluate_text(model, order, length=19, lanes=1, tokens=19)
+    assert score.tokens == 19
+    assert score.bits_per_byte == pytest.approx(score.nats / math.log(2) / 2)
 
 
 def test_the_model_stays_in_its_mode(model):

@@ -13,10 +13,15 @@ END = 50
 class ListDocument:
     number: int
     content: np.ndarray
+    bytes_each: int = 3
 
     @property
     def length(self):
         return len(self.content)
+
+    @property
+    def size(self):
+        return self.bytes_each * self.length
 
     def tokens(self, start, stop):
         return self.content[start:stop]
@@ -27,8 +32,6 @@ class ListDocument:
 
 class ListOrder:
     """The documents in the same order, over and over or once."""
-
-    bytes_per_token = 1.0
 
     def __init__(self, documents, *, endless=True):
         self.endless = endless

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fourfold.models import FourfoldConfig
 from fourfold.training.checkpoint import Checkpoint, Checkpoints
 
 RUN = {"model": {"hidden_size": 16}, "training": {"steps": 9, "seed": 0}}
@@ -61,6 +62,15 @@ def test_a_run_of_other_settings_is_refused_and_says_what_differs(kept):
     other = {"model": {"hidden_size": 32}, "training": {"steps": 9, "seed": 0}, "text": "x"}
     with pytest.raises(ValueError, match=r"other settings \(different: model.hidden_size, text\)"):
         kept.latest(other)
+
+
+def test_a_field_that_came_later_is_as_it_was_unless_it_is_set(kept):
+    now = RUN | {"model": FourfoldConfig(hidden_size=16).identity()}
+    earlier = {name: value for name, value in now["model"].items() if name != "conv_size"}
+    kept.write(checkpoint(3, run=RUN | {"model": earlier}))
+    assert kept.latest(now).step == 3
+    with pytest.raises(ValueError, match=r"\(different: model.conv_size\)"):
+        kept.latest(RUN | {"model": now["model"] | {"conv_size": 2}})
 
 
 @pytest.mark.parametrize("name", ["checkpoint.json", "model.safetensors", "process-0.json"])

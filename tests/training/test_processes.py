@@ -6,8 +6,9 @@ import json
 
 import pytest
 import torch
+import yaml
 from list_order import END, ListOrder
-from runs import CONTEXT, start, start_together, together, write_recipe
+from runs import CONTEXT, start, start_together, together, train, write_recipe
 
 from fourfold.data.lanes import IGNORED, Lanes
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
@@ -36,10 +37,47 @@ def losses(out):
 @pytest.mark.parametrize("memory", ["window", "document"])
 def test_two_processes_have_the_losses_of_one(memory, tmp_path):
     recipe = write_recipe(tmp_path, memory=memory, accumulation=2)
+    # All of the validation text, at whose end one process has nothing left to read.
+    content = yaml.safe_load(recipe.read_text())
+    content["evaluation"]["tokens"] = 1_000_000
+    recipe.write_text(yaml.safe_dump(content))
     one, two = tmp_path / "one", tmp_path / "two"
     join([start(recipe, one)])
     join(start_together(recipe, two, 2))
     assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+
+
+def train_and_say(recipe, out, largest_file, environment):
+    """What is raised goes to a file; nothing that the first process writes may be larger."""
+    import resource
+
+    if environment["RANK"] == "0":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    try:
+        train(recipe, out, environment)
+    except (OSError, ValueError) as error:
+        (recipe.parent / f"said-{environment['RANK']}").write_text(str(error))
+
+
+def said_by_two(recipe, largest_file):
+    join(together(2, train_and_say, recipe, recipe.parent / "out", largest_file))
+    return [(recipe.parent / f"said-{rank}").read_text() for rank in (0, 1)]
+
+
+def test_a_disk_that_is_full_for_one_process_stops_both_with_a_sentence(tmp_path):
+    first, second = said_by_two(write_recipe(tmp_path), largest_file=10_000)
+    assert "The checkpoint of step 7 cannot be written" in first
+    assert "another process failed and says why" in second
+    assert [*(tmp_path / "out" / "checkpoints").iterdir()] == []
+
+
+def test_text_that_the_first_process_cannot_read_stops_both_with_a_sentence(tmp_path):
+    recipe = write_recipe(tmp_path)
+    for path in (tmp_path / "text").iterdir():
+        path.write_text("")
+    first, second = said_by_two(recipe, largest_file=1_000_000)
+    assert "There is no text in" in first
+    assert second == "another process failed and says why"
 
 
 def test_two_processes_go_on_where_they_were_killed(tmp_path):

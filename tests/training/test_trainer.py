@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from contextlib import closing
@@ -17,11 +18,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+from fourfold import ByteTokenizer
 from fourfold.cli import app
+from fourfold.data.prepare import prepare
+from fourfold.data.store_order import StoreOrder
+from fourfold.evaluation.language import evaluate_text
+from fourfold.files import lock
 from fourfold.models.matching import count_parameters
+from fourfold.training.checkpoint import Checkpoints
 from fourfold.training.log import Log, read_log
 from fourfold.training.recipe import read_recipe
-from fourfold.training.trainer import LOG_COLUMNS
+from fourfold.training.trainer import LOG_COLUMNS, Trainer
 
 
 def invoke(*arguments):
@@ -32,6 +39,15 @@ def run(recipe, out):
     process = start(recipe, out)
     process.join()
     assert process.exitcode == 0
+
+
+def train_by_command(recipe, out, largest_file=None):
+    def limit():
+        if largest_file is not None:  # what writes more meets a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
+    command = [sys.executable, "-m", "fourfold", "train", str(recipe), "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +63,7 @@ def test_a_run_leaves_a_model_that_transformers_loads(finished):
     tokenizer = AutoTokenizer.from_pretrained(out / "model")
     ids = tokenizer(["memory key"], return_tensors="pt").input_ids
     result = json.loads((out / "result.json").read_text())
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     assert model(ids, labels=ids).loss.item() < 5.5  # below ln 259, that of a model of nothing
     assert result["parameters"] == model.num_parameters()
     assert result["tokens"] == 60 * 4 * 16
@@ -94,13 +111,93 @@ def test_half_precision_learns_too(tmp_path):
 
 def test_a_loss_that_is_no_number_stops_the_run_and_spares_what_was_saved(tmp_path):
     recipe = write_recipe(tmp_path, steps=30, learning_rate=1e30, warmup_steps=2)
-    command = [sys.executable, "-m", "fourfold", "train", str(recipe), "--out", str(tmp_path / "a")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = train_by_command(recipe, tmp_path / "a")
     assert done.returncode == 1
     assert "became nan at step" in done.stderr
     assert "smaller training.learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "a" / "model").exists()
+
+
+def test_validation_reads_all_of_a_short_text_and_nothing_twice(tmp_path):
+    recipe = write_recipe(
+        tmp_path, steps=2, sequence_length=300, memory="stream", learning_rate=0.01
+    )
+    content = yaml.safe_load(recipe.read_text())
+    content["evaluation"]["tokens"] = 10_000
+    recipe.write_text(yaml.safe_dump(content))
+    run(recipe, tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "model")
+    data = read_recipe(recipe).data
+    store = prepare(data, ByteTokenizer(), seed=0, shuffle=True).validation
+    assert store.total_tokens < 4 * 300
+    order = StoreOrder(store, seed=0, shuffle=False, epochs=1)
+    score = evaluate_text(model, order, memory="stream", length=300, lanes=4)
+    assert result["validation_loss"] == pytest.approx(score.nats, abs=1e-5)
+    assert result["validation_bits_per_byte"] == pytest.approx(score.bits_per_byte, abs=1e-5)
+
+
+def test_only_one_run_at_a_time_in_a_folder(tmp_path):
+    recipe, out = write_recipe(tmp_path), tmp_path / "out"
+    out.mkdir()
+    with open(out / "lock", "wb") as file:
+        assert lock(file.fileno(), wait=False)
+        refused = train_by_command(recipe, out)
+    assert refused.returncode == 1
+    assert f"Another process is training in {out}" in refused.stderr
+    assert [path.name for path in out.iterdir()] == ["lock"]
+    assert train_by_command(recipe, out).returncode == 0
+
+
+def test_a_run_whose_model_found_no_room_is_finished_later(tmp_path):
+    recipe, out = write_recipe(tmp_path), tmp_path / "out"
+    run(recipe, out)
+    weights = load_file(out / "model" / "model.safetensors")
+    (out / "result.json").unlink()  # as if it had been killed just before
+    full = train_by_command(recipe, out, largest_file=10_000)
+    assert full.returncode == 1
+    assert f"The model cannot be written to {out / 'model'}" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert train_by_command(recipe, out).returncode == 0
+    again = load_file(out / "model" / "model.safetensors")
+    assert all(torch.equal(weight, again[name]) for name, weight in weights.items())
+    assert not [*out.glob(".*")]
+
+
+def test_a_log_that_finds_no_room_says_so(tmp_path):
+    log = Log(tmp_path / "log.csv", ("loss",), step=0)
+    log.close()
+    log._file = open("/dev/full", "w")  # noqa: SIM115  closed with the log
+    with pytest.raises(OSError, match=r"log\.csv cannot be written: No space left on device"):
+        log.write(step=1, loss=0.5)
+    log.close()
+
+
+def test_the_log_is_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
+    done = []
+    sync, write = Log.sync, Checkpoints.write
+    monkeypatch.setattr(Log, "sync", lambda log: done.append(log.path.name) or sync(log))
+    monkeypatch.setattr(
+        Checkpoints, "write", lambda *each: done.append("checkpoint") or write(*each)
+    )
+    Trainer(read_recipe(write_recipe(tmp_path, steps=2)), tmp_path / "out").run()
+    assert done == ["log.csv", "validation.csv", "checkpoint"]
+
+
+def test_bad_records_of_a_stream_are_counted(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    lines = [{"text": f"document {number} of the set"} for number in range(300)]
+    lines[7] = {"text": None}
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    recipe = write_recipe(tmp_path, steps=3)
+    content = yaml.safe_load(recipe.read_text())
+    content["data"] = {"dataset": {"name": str(folder)}, "cache": str(tmp_path / "tokens")}
+    recipe.write_text(yaml.safe_dump(content))
+    done = train_by_command(recipe, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Left out: 1 bad record.") == 2  # to validate with, and to train on
 
 
 def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path):
@@ -129,6 +226,11 @@ def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path)
         (["model.parameters=100"], "100 parameters are too few"),
         (["data.dataset={name: x}"], "give either train .* or dataset"),
         (["data.train=nowhere"], "nowhere does not exist"),
+        (["training.steps=yes"], "training.steps: must be a number; got true"),
+        (["training.learning_rate=.inf"], "learning_rate: Input should be a finite number"),
+        (["model.fields.hidden_size=many"], "hidden_size must be of type int; got 'many'"),
+        (["model.fields.expand_v=on"], "expand_v must be of type float; got True"),
+        (["model.fields.eos_token_id=3"], "leave eos_token_id alone"),
         (["tokenizer=no/such/folder"], "no/such/folder"),
         (["trackers=[tensorbord]"], "got 'tensorbord'. Did you mean 'tensorboard'"),
     ],

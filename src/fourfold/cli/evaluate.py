@@ -38,25 +38,41 @@ def evaluate(
     text: Annotated[str, typer.Option(help="Field of .jsonl or .parquet with the text.")] = "text",
     out: Annotated[Path | None, typer.Option(help="File for the results, as JSON.")] = None,
 ) -> None:
-    """Bits per byte and perplexity of text, and the loss by how much the memory had read before."""
-    from fourfold.cli.models import open_model
+    """Bits per byte and perplexity of text, and the loss by how much the memory had read before.
+
+    On a GPU if there is one.
+    """
+    import torch
+
+    from fourfold.benchmarks.machine import device_model
+    from fourfold.cli.models import check_vocabulary, open_model
     from fourfold.data.lanes import check_memory
     from fourfold.data.prepare import prepare_whole
+    from fourfold.data.report import Report
     from fourfold.data.store_order import StoreOrder
     from fourfold.evaluation.language import evaluate_text
     from fourfold.results import provenance, write_result
 
     where = check_memory(memory)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
     opened, tokenizer = open_model(model)
-    store = prepare_whole(data, tokenizer, text=text)
-    score = evaluate_text(
-        opened,
-        StoreOrder(store, seed=0, shuffle=False, epochs=1),
-        memory=where,
-        length=length,
-        lanes=lanes,
-        tokens=tokens,
-    )
+    check_vocabulary(opened, tokenizer)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    opened.to(device)  # type: ignore[arg-type]
+    with console.status("Preparing …"):
+        store = prepare_whole(data, tokenizer, text=text)
+    for line in Report.of(None, store).lines():
+        console.print(line, soft_wrap=True, markup=False)
+    with console.status("Reading …"):
+        score = evaluate_text(
+            opened,
+            StoreOrder(store, seed=0, shuffle=False, epochs=1),
+            memory=where,
+            length=length,
+            lanes=lanes,
+            tokens=tokens,
+        )
     _show(score)
     if out is None:
         return
@@ -70,6 +86,7 @@ def evaluate(
             "memory": where,
             "length": length,
             "lanes": lanes,
+            "device": device_model(device),
             **asdict(score),
             **provenance(),
         },

@@ -39,6 +39,8 @@ def lm_eval(
     from fourfold.evaluation.harness import run_harness
     from fourfold.results import provenance, write_result
 
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
     opened, tokenizer = open_model(model)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options = {"limit": limit, "batch_size": batch_size, "max_length": max_length}

@@ -8,6 +8,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from fourfold.data.tokenizers import vocabulary_size
 from fourfold.models import FourfoldForCausalLM
 from fourfold.sessions import Session
 
@@ -29,6 +30,20 @@ def open_model(folder: Path) -> tuple[FourfoldForCausalLM, PreTrainedTokenizerBa
     if not isinstance(model, FourfoldForCausalLM):
         raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
     return model, tokenizer
+
+
+def check_vocabulary(model: FourfoldForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+    """See that ``model`` knows all tokens of ``tokenizer``.
+
+    Raises:
+        ValueError: it does not.
+    """
+    entries = vocabulary_size(tokenizer)
+    if entries > model.config.vocab_size:
+        raise ValueError(
+            f"The tokenizer has {entries} entries and the model {model.config.vocab_size}: it is "
+            "not the model's own."
+        )
 
 
 def open_session(folder: Path, path: Path | None) -> Session:

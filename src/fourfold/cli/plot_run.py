@@ -26,6 +26,7 @@ def plot_run(
         raise ValueError(f"--out must end with {', '.join(FORMATS)}; got {out}.")
     read = read_runs(runs)
     figure = draw_trace(read)
+    out.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=out.suffix[1:], dpi=160)
     write_atomically(out, buffer.getvalue())

@@ -43,30 +43,41 @@ def run_training(console: Console, recipe: Recipe, out: Path) -> None:
         except Stopped as stopped:
             progress.stop()
             if trainer.first:
-                command = shlex.join(["fourfold", *sys.argv[1:]])
-                console.print(
+                _say(
+                    console,
+                    *trainer.text.left_out(),
                     f"Stopped after step {stopped.step:,}; all of it is saved in {out}. "
-                    f"To go on: {command}",
-                    soft_wrap=True,
-                    markup=False,
+                    f"To go on: {_same_command(trainer.processes.count)}",
                 )
             raise typer.Exit(STOPPED) from stopped
     if trainer.first:
-        console.print(
+        _say(
+            console,
+            *trainer.text.left_out(),
             f"{result['tokens']:,} tokens read. Validation: "
             f"{result['validation_bits_per_byte']:.4f} bits per byte. Model: {out / 'model'}",
-            soft_wrap=True,
-            markup=False,
         )
 
 
 def _introduce(console: Console, trainer: Trainer) -> None:
-    training, text = trainer.training, trainer.text
-    for line in (
+    training = trainer.training
+    _say(
+        console,
         f"{trainer.parameters:,} parameters; {training.total_steps:,} steps of "
         f"{training.tokens_per_step:,} tokens, {training.batch_size} sequences side by side.",
-        *text.report.lines(),
-    ):
+        *trainer.text.report.lines(),
+    )
+
+
+def _same_command(processes: int) -> str:
+    """The command that was given; who launched several processes is not known here."""
+    if processes > 1:
+        return f"the same command again, with {processes} processes."
+    return shlex.join(["fourfold", *sys.argv[1:]])
+
+
+def _say(console: Console, *lines: str) -> None:
+    for line in lines:
         console.print(line, soft_wrap=True, markup=False)
 
 
@@ -78,16 +89,11 @@ class _Display:
         self.validation = ""
 
     def listener(self) -> Listener:
-        return Listener(
-            prepared=self._prepared,
-            updated=self._updated,
-            validated=self._validated,
-            saved=lambda path: None,
-        )
+        return Listener(prepared=self._prepared, updated=self._updated, validated=self._validated)
 
     def _prepared(self, trainer: Trainer, step: int) -> None:
         if step:
-            self._say(f"Going on after step {step:,}.")
+            _say(self.console, f"Going on after step {step:,}.")
         self.progress.update(self.bar, completed=step)  # type: ignore[arg-type]
 
     def _updated(self, update: Update) -> None:
@@ -99,13 +105,10 @@ class _Display:
         if not self.console.is_terminal and update.step % max(1, update.steps // 20) == 0:
             left = (update.steps - update.step) * update.tokens / update.step
             minutes = left / update.tokens_per_second / 60
-            self._say(f"step {update.step:,}: {figures}, {minutes:,.1f} minutes left")
+            _say(self.console, f"step {update.step:,}: {figures}, {minutes:,.1f} minutes left")
 
-    def _validated(self, step: int, bits: float) -> None:
+    def _validated(self, bits: float) -> None:
         self.validation = f" (validation {bits:.3f})"
-
-    def _say(self, line: str) -> None:
-        self.console.print(line, soft_wrap=True, markup=False)
 
 
 def _progress(console: Console) -> Progress:

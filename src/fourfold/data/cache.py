@@ -8,12 +8,13 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fourfold.data.store import TokenStore
 from fourfold.data.store_writer import TEMPORARY
+from fourfold.files import lock
 
 logger = logging.getLogger("fourfold")
 
@@ -81,21 +82,11 @@ def _alone(folder: Path) -> Iterator[None]:
     """Hold the lock of ``folder``; what builders that were killed left there is removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "wb")  # noqa: SIM115
+        file = open(folder / "lock", "wb")  # noqa: SIM115
     except OSError as error:
         raise OSError(f"{folder} cannot be written: {error.strerror}; see data.cache.") from error
-    with lock:
-        if _locked(lock.fileno()):
+    with file:
+        if lock(file.fileno(), wait=True):
             for left in folder.glob(f".*{TEMPORARY}"):
                 shutil.rmtree(left, ignore_errors=True)
         yield
-
-
-def _locked(descriptor: int) -> bool:
-    """Wait for the lock, which goes with the file's closing; False where there are no locks."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return True
-    return False

@@ -29,6 +29,7 @@ class HeldDocument:
     """A document in memory; ``reference`` is what it holds."""
 
     numbers: npt.NDArray[np.int64]
+    size: int
 
     @property
     def length(self) -> int:
@@ -37,8 +38,8 @@ class HeldDocument:
     def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         return self.numbers[start:stop]
 
-    def reference(self) -> dict[str, list[int]]:
-        return {"tokens": self.numbers.tolist()}
+    def reference(self) -> dict[str, Any]:
+        return {"tokens": self.numbers.tolist(), "size": self.size}
 
 
 class HubOrder:
@@ -51,7 +52,6 @@ class HubOrder:
     Args:
         dataset: what is streamed.
         held_back: says of a text's hash whether it is for validation; such texts are passed over.
-        bytes_per_token: on average, as measured on other text.
         seed: of the order.
         shuffle: whether it is random.
         rank, world_size: this process, and how many there are.
@@ -66,7 +66,6 @@ class HubOrder:
         tokenizer: PreTrainedTokenizerBase,
         *,
         held_back: Callable[[bytes], bool],
-        bytes_per_token: float,
         seed: int,
         shuffle: bool,
         rank: int = 0,
@@ -76,15 +75,10 @@ class HubOrder:
         self.held_back = held_back
         self.seed, self.shuffle, self.rank, self.world_size = seed, shuffle, rank, world_size
         self.bad, self.empty = Skipped(), Skipped()
-        self._bytes_per_token = bytes_per_token
         self._encoder, self._end = encoder_of(tokenizer), end_of_text(tokenizer)
         self._start(epoch=0, records=0, state=None)
         self._block: list[HeldDocument] = []
         self._taken = self._length = 0
-
-    @property
-    def bytes_per_token(self) -> float:
-        return self._bytes_per_token
 
     def next(self) -> HeldDocument:
         """The next document.
@@ -98,7 +92,8 @@ class HubOrder:
         return self._block[self._taken - 1]
 
     def recall(self, reference: Any) -> HeldDocument:
-        return HeldDocument(np.asarray(reference["tokens"], dtype=np.int64))
+        numbers = np.asarray(reference["tokens"], dtype=np.int64)
+        return HeldDocument(numbers, reference["size"])
 
     def state(self) -> dict[str, Any]:
         return {
@@ -185,8 +180,8 @@ class HubOrder:
             order = permutation(len(texts), self.seed, self._epoch, self._records)
             texts = [texts[number] for number in order]
         self._block = [
-            HeldDocument(np.append(tokens, self._end).astype(np.int64))
-            for tokens in self._encoder.texts(texts)
+            HeldDocument(np.append(tokens, self._end).astype(np.int64), len(text))
+            for text, tokens in zip(texts, self._encoder.texts(texts), strict=True)
         ]
         self._taken = 0
         self._fruitful |= bool(texts)

@@ -54,6 +54,8 @@ class Window:
         cu_seqlens: (N + 1,) long, where each of N sequences starts.
         origins: (N,) long, the lane whose memory a sequence goes on from; −1 starts empty.
         last: (lanes,) long, the sequence that each lane ends with: its state is the lane's memory.
+        bytes: () float32, of the text that the targets stand for: each token of a document, its end
+            of text too, stands for an equal share of its text.
     """
 
     tokens: Tensor
@@ -62,6 +64,7 @@ class Window:
     cu_seqlens: Tensor
     origins: Tensor
     last: Tensor
+    bytes: Tensor
 
     def to(self, device: torch.device | str) -> Window:
         """The same window there."""
@@ -69,9 +72,11 @@ class Window:
 
     @property
     def whole(self) -> bool:
-        """Whether each lane is one sequence, and all are of one length."""
+        """Whether each lane is one sequence, and all are of one length, not none."""
         lengths = self.cu_seqlens.diff()
-        return len(self.origins) == len(self.last) and bool((lengths == lengths[0]).all())
+        return len(self.origins) == len(self.last) and bool(
+            lengths[0] > 0 and (lengths == lengths[0]).all()
+        )
 
 
 @dataclass
@@ -128,6 +133,7 @@ class Lanes(Iterator[Window]):
         lengths: list[int] = []
         origins: list[int] = []
         last: list[int] = []
+        share = 0.0
         for index, number in enumerate(self.mine):
             begun = False
             for piece in filled[number]:
@@ -135,6 +141,7 @@ class Lanes(Iterator[Window]):
                 read = piece.document.tokens(piece.start, stop)
                 following = np.full(piece.count, IGNORED, dtype=np.int64)
                 following[: len(read) - 1] = read[1:]
+                share += (len(read) - 1) * piece.document.size / piece.document.length
                 tokens.append(read[: piece.count])
                 targets.append(following)
                 positions.append(np.arange(piece.before, piece.before + piece.count))
@@ -155,6 +162,7 @@ class Lanes(Iterator[Window]):
             cu_seqlens=torch.tensor([0, *np.cumsum(lengths).tolist()]),
             origins=torch.tensor(origins),
             last=torch.tensor(last),
+            bytes=torch.tensor(share, dtype=torch.float32),
         )
 
     def _advance(self, lane: _Lane) -> list[_Piece]:

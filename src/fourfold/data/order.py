@@ -15,6 +15,10 @@ class TokenDocument(Protocol):
     def length(self) -> int:
         """Tokens, the end of text included."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of its text."""
+
     def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """The tokens from ``start`` to before ``stop``."""
 
@@ -24,10 +28,6 @@ class TokenDocument(Protocol):
 
 class Order(Protocol):
     """A row of documents; endless for training, epoch after epoch."""
-
-    @property
-    def bytes_per_token(self) -> float:
-        """Bytes of text that a token stands for, on average."""
 
     def next(self) -> TokenDocument | None:
         """The next document, or None at the end."""

@@ -19,7 +19,7 @@ from fourfold.data.entry import DataEntry
 from fourfold.data.hub import HubDataset, usable_text
 from fourfold.data.hub_order import HubOrder
 from fourfold.data.order import Order
-from fourfold.data.report import Report
+from fourfold.data.report import Report, left_out
 from fourfold.data.sources import find_files, printable
 from fourfold.data.split import Side, Split, all_to, hold_back, leave_out, part_of, parts
 from fourfold.data.store import TokenStore
@@ -51,6 +51,17 @@ class Prepared:
     validation: TokenStore
     report: Report
     fingerprint: str
+
+    def left_out(self) -> list[str]:
+        """Sentences about records of a stream, in this process since it began; those of files are
+        in ``report``."""
+        if not isinstance(self.train, HubOrder):
+            return []
+        bad, empty = self.train.bad, self.train.empty
+        return [
+            *left_out("bad record", bad.count, bad.first),
+            *left_out("empty text", empty.count, empty.first),
+        ]
 
 
 def prepare(
@@ -95,7 +106,6 @@ def prepare(
         dataset,
         tokenizer,
         held_back=in_bucket if entry.validation is None else _among(validation),
-        bytes_per_token=validation.bytes_per_token,
         seed=seed,
         shuffle=shuffle,
         rank=rank,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,10 +57,8 @@ class Report:
                     f"{_counted(store.total_bytes, 'byte')}, "
                     f"{_counted(store.total_tokens, 'token')}."
                 )
-        if self.bad:
-            lines += [f"Left out: {_counted(self.bad, 'bad record')}.", *self._listed("bad")]
-        if self.empty:
-            lines += [f"Left out: {_counted(self.empty, 'empty text')}.", *self._listed("empty")]
+        lines += left_out("bad record", self.bad, self.first_bad)
+        lines += left_out("empty text", self.empty, self.first_empty)
         if self.in_validation:
             lines.append(
                 f"Left out of training: {_counted(self.in_validation, 'document')} whose text is "
@@ -72,10 +71,17 @@ class Report:
             )
         return lines
 
-    def _listed(self, kind: str) -> list[str]:
-        first: list[str] = getattr(self, f"first_{kind}")
-        rest = getattr(self, kind) - len(first)
-        return [f"  {sentence}" for sentence in first] + ([f"  and {rest:,} more"] if rest else [])
+
+def left_out(noun: str, count: int, first: Sequence[str]) -> list[str]:
+    """How many were left out, and the ``first`` of them; nothing if there were none."""
+    if not count:
+        return []
+    rest = count - len(first)
+    return [
+        f"Left out: {_counted(count, noun)}.",
+        *(f"  {sentence}" for sentence in first),
+        *([f"  and {rest:,} more"] if rest else []),
+    ]
 
 
 def _counted(count: int, noun: str) -> str:

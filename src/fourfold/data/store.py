@@ -111,11 +111,6 @@ class TokenStore:
         return self._description.bytes
 
     @property
-    def bytes_per_token(self) -> float:
-        """Bytes of text that a token stands for, on average."""
-        return self.total_bytes / self.total_tokens
-
-    @property
     def fingerprint(self) -> str:
         """SHA-256 of the tokenizer and of all documents in their order."""
         return self._description.fingerprint

@@ -22,6 +22,10 @@ class StoreDocument:
     def length(self) -> int:
         return self.store.length(self.number)
 
+    @property
+    def size(self) -> int:
+        return self.store.bytes(self.number)
+
     def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         return self.store.tokens(self.number, start, stop)
 
@@ -43,10 +47,6 @@ class StoreOrder:
     ) -> None:
         self.store, self.seed, self.shuffle, self.epochs = store, seed, shuffle, epochs
         self._start(epoch=0, index=0)
-
-    @property
-    def bytes_per_token(self) -> float:
-        return self.store.bytes_per_token
 
     def next(self) -> StoreDocument | None:
         if self._index == len(self.store):

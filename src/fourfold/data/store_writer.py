@@ -78,9 +78,15 @@ class StoreWriter:
 
         Args:
             about: what is to be known of the text; JSON can hold it.
+
+        Raises:
+            OSError: it does not get there.
+            ValueError: no document has a token.
         """
         assert self._temporary is not None
         assert self._sizes, "a store holds at least one document"
+        if self._written == len(self._sizes):
+            raise ValueError("The tokenizer makes no token of any of these texts.")
         index = save(
             {
                 "offsets": np.array(self._offsets, dtype=np.int64),

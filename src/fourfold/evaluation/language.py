@@ -34,7 +34,7 @@ class LanguageScore:
         tokens: that were predicted; the first of each document is read only.
         nats: a token.
         perplexity: eⁿᵃᵗˢ.
-        bits_per_byte: by the bytes that a token of this text stands for on average.
+        bits_per_byte: by the bytes that these tokens stand for, see ``Window.bytes``.
         by_position: by how much the memory had read, in steps of powers of two.
     """
 
@@ -67,9 +67,11 @@ def evaluate_text(
         ValueError: there is nothing to predict.
     """
     totals = torch.zeros(64, 2, dtype=torch.float64)
+    size = 0.0
     cache = None if memory == "window" else model.new_cache()
     with measuring(model):
         for window in Lanes(order, lanes=lanes, length=length, memory=memory):
+            size += float(window.bytes)
             window = window.to(model.device)
             losses = window_losses(model, window, cache).double().cpu()
             predicted = (window.targets != IGNORED).cpu()
@@ -78,24 +80,24 @@ def evaluate_text(
             totals[:, 1].index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
             if tokens is not None and totals[:, 1].sum() >= tokens:
                 break
-    nats, count = totals.sum(0).tolist()
+    nats_of_all, count = totals.sum(0).tolist()
     if not count:
         raise ValueError("The text holds no token that could be predicted from one before it.")
-    mean = nats / count
+    mean = nats_of_all / count
     return LanguageScore(
         tokens=int(count),
         nats=mean,
         perplexity=math.exp(mean),
-        bits_per_byte=mean / math.log(2) / order.bytes_per_token,
+        bits_per_byte=nats_of_all / math.log(2) / size,
         by_position=[
             PositionLoss(
                 start=0 if number == 0 else 2 ** (number - 1),
                 stop=2**number,
-                tokens=int(size),
-                nats=total / size,
+                tokens=int(predicted),
+                nats=nats / predicted,
             )
-            for number, (total, size) in enumerate(totals.tolist())
-            if size
+            for number, (nats, predicted) in enumerate(totals.tolist())
+            if predicted
         ],
     )
 

@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fourfold.files import sync_file, sync_folder, write_atomically
+from fourfold.models import FourfoldConfig
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
@@ -58,14 +60,19 @@ class Checkpoints:
     Args:
         folder: RUN/checkpoints; made if it is not there.
         keep: how many of the latest to keep.
-        process, wait: the number of this process, and how to wait for all others.
+        process, together: the number of this process, and ``Processes.together``.
     """
 
     def __init__(
-        self, folder: Path, *, keep: int, process: int = 0, wait: Callable[[], None] = lambda: None
+        self,
+        folder: Path,
+        *,
+        keep: int,
+        process: int = 0,
+        together: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.folder, self.keep = folder, keep
-        self.process, self.wait = process, wait
+        self.process, self.together = process, together
 
     def steps(self) -> list[int]:
         """Of which there are checkpoints, in rising order."""
@@ -84,32 +91,38 @@ class Checkpoints:
         Raises:
             OSError: it cannot be written; those from before are as they were.
         """
-        place = self.path(checkpoint.step)
-        temporary = self.folder / f".{place.name}.tmp"
-        if self.process == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob(".step-*.tmp"):
-                shutil.rmtree(left)
-            temporary.mkdir()
-        self.wait()
+        temporary = self.folder / f".{self.path(checkpoint.step).name}.tmp"
         try:
-            self._write_parts(temporary, checkpoint)
-            self.wait()
-            if self.process == 0:
-                sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
-                content = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.run}
-                _write_json(temporary / "checkpoint.json", content | {"sizes": sizes})
-                if place.exists():
-                    shutil.rmtree(place)
-                os.rename(temporary, place)
-                sync_folder(self.folder)
+            with self.together():
+                if self.process == 0:
+                    self._begin(temporary)
+            with self.together():
+                self._write_parts(temporary, checkpoint)
+            with self.together():
+                if self.process == 0:
+                    self._complete(temporary, checkpoint)
         except OSError:
-            shutil.rmtree(temporary, ignore_errors=True)
+            if self.process == 0:
+                shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if self.process == 0:
-            for step in self.steps()[: -self.keep]:
-                shutil.rmtree(self.path(step))
-        self.wait()
+
+    def _begin(self, temporary: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".step-*.tmp"):
+            shutil.rmtree(left)
+        temporary.mkdir()
+
+    def _complete(self, temporary: Path, checkpoint: Checkpoint) -> None:
+        place = self.path(checkpoint.step)
+        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
+        content = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.run}
+        _write_json(temporary / "checkpoint.json", content | {"sizes": sizes})
+        if place.exists():
+            shutil.rmtree(place)
+        os.rename(temporary, place)
+        sync_folder(self.folder)
+        for step in self.steps()[: -self.keep]:
+            shutil.rmtree(self.path(step))
 
     def _write_parts(self, folder: Path, checkpoint: Checkpoint) -> None:
         if self.process == 0:
@@ -162,11 +175,16 @@ def refuse_other(folder: Path, found: Mapping[str, Any], run: Mapping[str, Any])
     """Raises:
     ValueError: what was found in ``folder`` is of another run; the sentence says in what.
     """
-    if changed := _differences(found, json.loads(json.dumps(run))):
+    if changed := _differences(_completed(found), _completed(json.loads(json.dumps(run)))):
         raise ValueError(
             f"{folder} is a run of other settings (different: {', '.join(changed)}); give another "
             "output folder, or remove this one."
         )
+
+
+def _completed(run: Mapping[str, Any]) -> dict[str, Any]:
+    """With the fields of a configuration that came after the run was begun."""
+    return {**run, "model": FourfoldConfig.completed(run.get("model", {}))}
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

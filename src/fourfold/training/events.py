@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ class Update:
         step, steps: updates done, and of the whole run.
         tokens: read so far.
         loss: nats a token.
-        bits_per_byte: the same by the bytes that a token stands for on average.
+        bits_per_byte: the same by the bytes that the tokens stand for, see ``Window.bytes``.
         learning_rate, gradient_norm: of this update; the norm before it is clipped.
         tokens_per_second: since the run was begun or gone on with.
     """
@@ -41,14 +40,12 @@ class Listener:
     Attributes:
         prepared: the text and the model are ready, and the step to go on from.
         updated: after every update.
-        validated: step, and bits per byte.
-        saved: a checkpoint was written.
+        validated: bits per byte.
     """
 
     prepared: Callable[[Trainer, int], None] = lambda trainer, step: None
     updated: Callable[[Update], None] = lambda update: None
-    validated: Callable[[int, float], None] = lambda step, bits: None
-    saved: Callable[[Path], None] = lambda path: None
+    validated: Callable[[float], None] = lambda bits: None
 
 
 class Stopped(Exception):  # noqa: N818 – no error, but what was asked for

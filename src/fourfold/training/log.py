@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -33,15 +35,40 @@ class Log:
         self._file: TextIO = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
     def write(self, **values: float) -> None:
-        """Add a row."""
-        csv.writer(self._file, lineterminator="\n").writerow(
-            [repr(values[column]) for column in self.columns]
-        )
-        self._file.flush()
+        """Add a row.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._fault_named():
+            csv.writer(self._file, lineterminator="\n").writerow(
+                [repr(values[column]) for column in self.columns]
+            )
+            self._file.flush()
+
+    def sync(self) -> None:
+        """Bring all rows to the disk: a checkpoint must not outlive the rows of its steps.
+
+        Raises:
+            OSError: they do not get there.
+        """
+        with self._fault_named():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Nothing more will be written."""
-        self._file.close()
+        with suppress(OSError):  # a row that did not fit the disk was told of by ``write``
+            self._file.close()
+
+    @contextmanager
+    def _fault_named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                f"{self.path} cannot be written: {error.strerror}. Make room and start the same "
+                "command again to go on from the last checkpoint."
+            ) from error
 
 
 def read_log(path: Path) -> list[dict[str, str]]:

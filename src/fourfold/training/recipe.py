@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, get_type_hints
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from fourfold.data.entry import DataEntry
 from fourfold.data.lanes import Memory
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.models.registry import LAYER_TYPES
-from fourfold.settings import Section, near, read_mapping, validated
+from fourfold.settings import Section, near, read_mapping, refuse_flag, validated
 
 PARAMETER_TOLERANCE = 0.02
+
+SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
+"""Fields of ``FourfoldConfig`` that are the tokenizer's, as the size of the vocabulary is."""
+
+# Of the fields of FourfoldConfig itself: those of its bases do not all resolve.
+_KINDS: dict[str, Any] = get_type_hints(
+    SimpleNamespace(__annotations__=FourfoldConfig.__annotations__)
+)
 
 
 class ModelEntry(Section):
@@ -26,7 +36,7 @@ class ModelEntry(Section):
         layers: how many.
         parameters: of the whole model, met within 2 % by the width of the feed-forward; None takes
             the width in fields.
-        fields: of ``FourfoldConfig``; the size of the vocabulary is that of the tokenizer.
+        fields: of ``FourfoldConfig``; vocabulary and special tokens are those of the tokenizer.
     """
 
     layer: str | None = None
@@ -34,16 +44,20 @@ class ModelEntry(Section):
     parameters: int | None = Field(default=None, ge=1)
     fields: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("fields")
+    @classmethod
+    def _fields_of_a_configuration(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        for name in fields:
+            if name not in _KINDS:
+                raise ValueError(
+                    f"fields must be fields of FourfoldConfig; got {name!r}.{near(name, _KINDS)}"
+                )
+            if name in ("vocab_size", *SPECIAL_TOKENS):
+                raise ValueError(f"fields must leave {name} alone: it is that of the tokenizer.")
+        return {name: _as_field(name, value) for name, value in fields.items()}
+
     @model_validator(mode="after")
     def _consistent(self) -> ModelEntry:
-        known = FourfoldConfig.__annotations__
-        for name in self.fields:
-            if name not in known:
-                raise ValueError(
-                    f"fields must be fields of FourfoldConfig; got {name!r}.{near(name, known)}"
-                )
-        if "vocab_size" in self.fields:
-            raise ValueError("fields must leave vocab_size alone: it is that of the tokenizer.")
         if (self.layer is None) == ("layer_types" not in self.fields):
             raise ValueError("give either layer, for all layers, or fields.layer_types.")
         if self.layer is not None and self.layer not in LAYER_TYPES:
@@ -55,20 +69,43 @@ class ModelEntry(Section):
             raise ValueError("layer and layers belong together: which memory, and how many times.")
         return self
 
-    def configuration(self, vocab_size: int) -> FourfoldConfig:
-        """The configuration for a tokenizer of ``vocab_size`` entries.
+    def configuration(
+        self, vocab_size: int, special_tokens: Mapping[str, int | None] | None = None
+    ) -> FourfoldConfig:
+        """The configuration for a tokenizer.
+
+        Args:
+            vocab_size: its entries.
+            special_tokens: the ``SPECIAL_TOKENS`` that it has; None for a model without any.
 
         Raises:
             ValueError: a value that ``FourfoldConfig`` refuses, or no width gives the parameters.
         """
-        fields: dict[str, Any] = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-        fields |= self.fields | {"vocab_size": vocab_size}
+        fields: dict[str, Any] = dict.fromkeys(SPECIAL_TOKENS)
+        fields |= {**self.fields, **(special_tokens or {}), "vocab_size": vocab_size}
         if self.layer is not None and self.layers is not None:
             fields["layer_types"] = [self.layer] * self.layers
         config = FourfoldConfig(**fields)
         if self.parameters is None:
             return config
         return match_parameters(config, self.parameters, tolerance=PARAMETER_TOLERANCE)
+
+
+def _as_field(name: str, value: Any) -> Any:
+    """``value`` as the type that ``FourfoldConfig`` has for ``name``.
+
+    Raises:
+        ValueError: it is of another.
+    """
+    if value is None and getattr(FourfoldConfig, name) is None:
+        return None
+    kind = _KINDS[name]
+    try:
+        refuse_flag(value, kind)
+        return TypeAdapter(kind).validate_python(value)
+    except ValueError as error:
+        said = getattr(kind, "__name__", None) if isinstance(kind, type) else str(kind)
+        raise ValueError(f"{name} must be of type {said}; got {value!r}.") from error
 
 
 class TrainingEntry(Section):
@@ -94,9 +131,9 @@ class TrainingEntry(Section):
     accumulation: int = Field(default=1, ge=1)
     memory: Memory = "document"
     shuffle: bool = True
-    learning_rate: float = Field(default=2e-3, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=100, ge=0)
-    weight_decay: float = Field(default=0.1, ge=0)
+    weight_decay: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     gradient_clip: float = Field(default=1.0, gt=0)
     precision: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
@@ -139,7 +176,8 @@ class EvaluationEntry(Section):
 
     Attributes:
         every: steps between two validations.
-        tokens: of the validation text that are read each time.
+        tokens: of the validation text that are read each time, in whole windows; all of it if it
+            has fewer.
     """
 
     every: int = Field(default=500, ge=1)

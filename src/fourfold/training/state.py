@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from fourfold.models import FourfoldCache, FourfoldForCausalLM
+
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers on the CPU, tied ones once."""
@@ -56,6 +58,20 @@ def load_optimizer_tensors(
         parameter = parameters[name]
         value = _like(parameter, tensor) if tensor.shape == parameter.shape else tensor
         optimizer.state[parameter][key] = value.to(parameter.device)
+
+
+def load_memory(
+    model: FourfoldForCausalLM, cache: FourfoldCache, tensors: dict[str, Tensor]
+) -> None:
+    """Let ``cache`` hold ``tensors``, named as ``FourfoldCache.named_tensors`` names them."""
+    for index, layer in enumerate(model.memories()):
+        empty = layer.initial_state(0, dtype=model.dtype)
+        cache.states[index] = empty.with_tensors(
+            {
+                name: tensors[f"layers.{index}.{name}"].to(model.device)
+                for name in empty.named_tensors()
+            }
+        )
 
 
 def random_state() -> dict[str, Any]:

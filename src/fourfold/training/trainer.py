@@ -176,14 +176,18 @@ class Trainer:
         with ExitStack() as stack:
             with self.processes.together():
                 if self.first:
-                    self.folder.mkdir(parents=True, exist_ok=True)
-                    file = stack.enter_context(open(self.folder / "lock", "wb"))
                     try:
+                        self.folder.mkdir(parents=True, exist_ok=True)
+                        file = stack.enter_context(open(self.folder / "lock", "wb"))
                         lock(file.fileno(), wait=False)
                     except BlockingIOError as error:
                         raise ValueError(
                             f"Another process is training in {self.folder}; wait for it, stop it, "
                             "or give another output folder."
+                        ) from error
+                    except OSError as error:
+                        raise OSError(
+                            f"{self.folder} cannot be written: {error.strerror}."
                         ) from error
             yield
 
@@ -232,6 +236,7 @@ class Trainer:
                     self._save(step, saved)
                     saved = step
                 if asked and step < steps:
+                    self.processes.wait()
                     raise Stopped(step)
 
     def _update(self, step: int) -> tuple[float, float, float, float]:
@@ -258,6 +263,7 @@ class Trainer:
         )
         for name, value in (("loss", loss), ("norm of the gradient", float(norm))):
             if not math.isfinite(value):
+                self.processes.wait()
                 raise ArithmeticError(
                     f"The {name} became {value} at step {step}; that update was not made. "
                     f"{self._where_to_go_on()}"
@@ -291,16 +297,21 @@ class Trainer:
 
     def _prepare_text(self, on_progress: Progress | None) -> Prepared:
         """The first process prepares; the others find it done."""
-        with self.accelerator.main_process_first():
-            return prepare(
-                self.recipe.data,
-                self.tokenizer,
-                seed=self.training.seed,
-                shuffle=self.training.shuffle,
-                rank=self.processes.number,
-                world_size=self.processes.count,
-                on_progress=on_progress,
-            )
+        prepared = None
+        for turn in (True, False):
+            with self.processes.together():
+                if self.first == turn:
+                    prepared = prepare(
+                        self.recipe.data,
+                        self.tokenizer,
+                        seed=self.training.seed,
+                        shuffle=self.training.shuffle,
+                        rank=self.processes.number,
+                        world_size=self.processes.count,
+                        on_progress=on_progress,
+                    )
+        assert prepared is not None
+        return prepared
 
     def _lanes(self, order: Any) -> Lanes:
         """The lanes of all processes, if all read one order; otherwise those of this one."""
@@ -358,7 +369,8 @@ class Trainer:
 
     def _restore(self) -> int:
         """Take over the newest checkpoint; the step that it was made after, or 0."""
-        checkpoint = self.checkpoints.latest(self.identity)
+        with self.processes.together():
+            checkpoint = self.checkpoints.latest(self.identity)
         if checkpoint is None:
             return 0
         load_model_tensors(self.plain_model, checkpoint.model)
@@ -404,6 +416,7 @@ class Trainer:
                         **provenance(),
                     },
                 )
+        self.processes.wait()
         result = self._finished()
         assert result is not None
         return result
