@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.packing import mask_of, pack, unpack
-from fourfold.layers.state import NOWHERE, PairState
+from fourfold.layers.state import PairState
 from fourfold.ops import associative_read, gated_keys
+from fourfold.ops.associative_read import NOWHERE
 from fourfold.ops.pointwise import unit
 
 LARGEST_SHARPNESS, LARGEST_SCALE = 10.0, 15.0
 """Bounds of θ under exponentials, from the paper's table of parameters."""
-
 
 TRAINING_DELAY = (64, 256)
 """Least and greatest delay of the long memory while training, as published."""

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.packing import mask_of, pack, unpack
-from fourfold.layers.state import NOWHERE, AttentionState
+from fourfold.layers.state import AttentionState
+from fourfold.ops.associative_read import NOWHERE
 
 
 class Attention(MemoryLayer[AttentionState]):
@@ -147,12 +148,7 @@ class Attention(MemoryLayer[AttentionState]):
             return state
         newest = state.positions.amax(1, keepdim=True)
         reach = (state.positions != NOWHERE) & (state.positions > newest + 1 - self.sliding_window)
-        slots = reach.any(0).nonzero().flatten()
-        return AttentionState(
-            keys=state.keys.index_select(2, slots),
-            values=state.values.index_select(2, slots),
-            positions=state.positions.index_select(1, slots),
-        )
+        return state.keep(reach)
 
     def initial_state(
         self, sequences: int, *, dtype: torch.dtype, device: torch.device | str | None = None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-State = TypeVar("State", bound="LayerState")
+from fourfold.ops.associative_read import NOWHERE
 
-NOWHERE: Final = -1
-"""The position of a slot of attention that holds nothing."""
+State = TypeVar("State", bound="LayerState")
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,15 @@ class AttentionState(LayerState):
 
     def emptied(self, rows: Tensor) -> AttentionState:
         held = self.positions.masked_fill(rows[:, None], NOWHERE)
-        slots = (held != NOWHERE).any(0).nonzero().flatten()
+        return replace(self, positions=held).keep(held != NOWHERE)
+
+    def keep(self, wanted: Tensor) -> AttentionState:
+        """Without the slots that no sequence wants, by (N, L) (boolean)."""
+        slots = wanted.any(0).nonzero().flatten()
         return AttentionState(
             keys=self.keys.index_select(2, slots),
             values=self.values.index_select(2, slots),
-            positions=held.index_select(1, slots),
+            positions=self.positions.index_select(1, slots),
         )
 
 

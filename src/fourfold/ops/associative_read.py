@@ -11,6 +11,7 @@ from fourfold.ops.precision import compute_dtype
 
 FORMS = ("auto", "sequential", "fast")
 NOWHERE = -1
+"""The place of a slot that holds nothing."""
 
 
 def associative_read(

@@ -64,20 +64,17 @@ def gated_keys(
         initial_state = x.new_zeros(shapes.sizes["N"], heads, size, dtype=dtype)
     streams = (x.to(dtype), log_gate.to(dtype), log_decay.to(dtype))
     loop = form == "sequential" or (form == "auto" and tokens <= 1)
+    initial_state = initial_state.to(dtype)
     with no_autocast(x.device):
-        k, state = (_loop if loop else _scan)(
-            *streams, initial_state.to(dtype), cu_seqlens, lengths
-        )
+        if loop:
+            k, state = _loop(*streams, initial_state, lengths)
+        else:
+            k, state = _scan(*streams, initial_state, cu_seqlens, lengths)
     return k.to(x.dtype), state if output_final_state else None
 
 
 def _loop(
-    x: Tensor,
-    log_gate: Tensor,
-    log_decay: Tensor,
-    state: Tensor,
-    cu_seqlens: Tensor | None,
-    lengths: list[int] | None,
+    x: Tensor, log_gate: Tensor, log_decay: Tensor, state: Tensor, lengths: list[int] | None
 ) -> tuple[Tensor, Tensor]:
     if lengths is not None:
         parts = zip(
@@ -87,7 +84,7 @@ def _loop(
             state.split(1),
             strict=True,
         )
-        walked = [_loop(*part, None, None) for part in parts]
+        walked = [_loop(*part, None) for part in parts]
         if not walked:
             return x, state
         return torch.cat([k for k, _ in walked], 1), torch.cat([end for _, end in walked])

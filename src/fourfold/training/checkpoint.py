@@ -4,8 +4,8 @@
         checkpoint.json         step, what the run is, sizes of the files
         model.safetensors       weights by name
         optimizer.safetensors   the optimiser's state by weight, "exp_avg/model.norm.weight"
-        process-0.safetensors   of each process: random state, memories of its lanes
-        process-0.json          of each process: how far it has read
+        process-0.safetensors   of each process: memories of its lanes
+        process-0.json          of each process: how far it has read, and its random numbers
 
 A checkpoint is written beside its place, synced and renamed, so that there is a whole one or none.
 Tensors are safetensors and the rest is JSON: a checkpoint is read as data only.

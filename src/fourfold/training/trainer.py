@@ -353,10 +353,7 @@ class Trainer:
             model=model_tensors(self.plain_model),
             optimizer=optimizer_tensors(self.plain_model, self._plain_optimizer),
             tensors={name: tensor.detach().cpu() for name, tensor in memory.items()},
-            position={
-                "lanes": self.lanes.state(),
-                "random": random_state(),
-            },
+            position={"lanes": self.lanes.state(), "random": random_state()},
         )
         try:
             self.checkpoints.write(checkpoint)
