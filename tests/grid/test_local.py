@@ -307,6 +307,10 @@ def test_sizes_are_printed_with_the_state(tmp_path):
         ),
         (dict(fields={"hidden_sizes": 3}), "got 'hidden_sizes'. Did you mean 'hidden_size'"),
         (dict(fields={"intermediate_size": 8}), "must leave intermediate_size alone"),
+        (dict(fields={"conv_size": 1.5}), "conv_size must be of type int; got 1.5"),
+        (dict(fields={"atpm_rho": "high"}), "atpm_rho must be of type .* got 'high'"),
+        (dict(fields={"decay_times": 3}), "decay_times must be of type .* got 3"),
+        (dict(fields={"num_attention_heads": True}), "num_attention_heads must be of type int"),
         (dict(fields={"hidden_size": 0}), "hidden_size must be at least 1"),
         (
             dict(models={"A b": {"layer": "atpm"}, "a-B": {"layer": "lstm"}}),

@@ -206,6 +206,7 @@ def test_the_start_is_that_of_the_paper():
         ({"mosaic_window": 0}, "mosaic_window must be an integer from 1; got 0"),
         ({"mosaic_delay": 0}, "mosaic_delay must be an integer from 1; got 0"),
         ({"mosaic_training_delay": [9, 3]}, "mosaic_training_delay must be the least"),
+        ({"mosaic_training_delay": []}, "mosaic_training_delay must be the least"),
         ({"mosaic_delay_draw": "token"}, "mosaic_delay_draw must be one of step, sequence"),
     ],
 )

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from fourfold.model_fields import as_fields, check_layer
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
-from fourfold.models.registry import LAYER_TYPES
 from fourfold.settings import Section, near, read_mapping, validated
 from fourfold.tasks import Task, make_task
 
@@ -49,12 +49,12 @@ class ModelEntry(Section):
     @field_validator("layer")
     @classmethod
     def _known(cls, layer: str) -> str:
-        if layer not in LAYER_TYPES:
-            raise ValueError(
-                f"layer must be one of {', '.join(LAYER_TYPES)}; got {layer!r}."
-                f"{near(layer, LAYER_TYPES)}"
-            )
-        return layer
+        return check_layer(layer)
+
+    @field_validator("fields")
+    @classmethod
+    def _of_a_configuration(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return as_fields(fields)
 
 
 class TrainingEntry(Section):
@@ -124,6 +124,11 @@ class Grid(Section):
             return {name: settings or {} for name, settings in tasks.items()}
         return tasks
 
+    @field_validator("fields")
+    @classmethod
+    def _of_a_configuration(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return as_fields(fields)
+
     @field_validator("rates")
     @classmethod
     def _positive(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
@@ -162,11 +167,6 @@ class Grid(Section):
                     raise ValueError(
                         f"fields of model {name!r} must leave {field} alone: it follows from the "
                         "task, the layer and the number of parameters."
-                    )
-                if field not in FourfoldConfig.__annotations__:
-                    raise ValueError(
-                        f"fields of model {name!r} must be fields of FourfoldConfig; got {field!r}."
-                        f"{near(field, FourfoldConfig.__annotations__)}"
                     )
         # Whatever no run could be made of is refused here, before the first one.
         assert self.built_tasks

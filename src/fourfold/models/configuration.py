@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -142,6 +143,11 @@ class FourfoldConfig(PreTrainedConfig):
         """Dk, the columns of those that hold ATPM's key view."""
         return self.value_dim // 4 if self.atpm_key_dim is None else self.atpm_key_dim
 
+    @property
+    def long_delays(self) -> Sequence[int]:
+        """Least and greatest delay that "mosaic" draws while training."""
+        return TRAINING_DELAY if self.mosaic_training_delay is None else self.mosaic_training_delay
+
     def identity(self) -> dict[str, Any]:
         """The fields that decide what a model computes; not those of transformers itself, nor those
         that say how it is run."""
@@ -210,7 +216,7 @@ class FourfoldConfig(PreTrainedConfig):
         check_reach(
             self.mosaic_window,
             self.mosaic_delay,
-            self.mosaic_training_delay or TRAINING_DELAY,
+            self.long_delays,
             self.mosaic_delay_draw,
             prefix="mosaic_",
         )

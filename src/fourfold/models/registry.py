@@ -18,7 +18,6 @@ from fourfold.layers import (
     Mosaic,
     MosaicV1,
 )
-from fourfold.layers.associative_memory import TRAINING_DELAY
 from fourfold.layers.decay import DECAY_TIMES
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def _mosaic(config: FourfoldConfig) -> Mosaic:
         **_heads(config),
         window=config.mosaic_window,
         delay=config.mosaic_delay,
-        training_delay=config.mosaic_training_delay or TRAINING_DELAY,
+        training_delay=config.long_delays,
         delay_draw=config.mosaic_delay_draw,
     )
 

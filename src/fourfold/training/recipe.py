@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import yaml
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fourfold.data.entry import DataEntry
 from fourfold.data.lanes import Memory
+from fourfold.model_fields import as_fields, check_layer
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
-from fourfold.models.registry import LAYER_TYPES
-from fourfold.settings import Section, near, read_mapping, refuse_flag, validated
+from fourfold.settings import Section, read_mapping, validated
 
 PARAMETER_TOLERANCE = 0.02
 
 SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of ``FourfoldConfig`` that are the tokenizer's, as the size of the vocabulary is."""
-
-# Of the fields of FourfoldConfig itself: those of its bases do not all resolve.
-_KINDS: dict[str, Any] = get_type_hints(
-    SimpleNamespace(__annotations__=FourfoldConfig.__annotations__)
-)
 
 
 class ModelEntry(Section):
@@ -48,23 +42,16 @@ class ModelEntry(Section):
     @classmethod
     def _fields_of_a_configuration(cls, fields: dict[str, Any]) -> dict[str, Any]:
         for name in fields:
-            if name not in _KINDS:
-                raise ValueError(
-                    f"fields must be fields of FourfoldConfig; got {name!r}.{near(name, _KINDS)}"
-                )
             if name in ("vocab_size", *SPECIAL_TOKENS):
                 raise ValueError(f"fields must leave {name} alone: it is that of the tokenizer.")
-        return {name: _as_field(name, value) for name, value in fields.items()}
+        return as_fields(fields)
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelEntry:
         if (self.layer is None) == ("layer_types" not in self.fields):
             raise ValueError("give either layer, for all layers, or fields.layer_types.")
-        if self.layer is not None and self.layer not in LAYER_TYPES:
-            raise ValueError(
-                f"layer must be one of {', '.join(LAYER_TYPES)}; got {self.layer!r}."
-                f"{near(self.layer, LAYER_TYPES)}"
-            )
+        if self.layer is not None:
+            check_layer(self.layer)
         if (self.layer is None) != (self.layers is None):
             raise ValueError("layer and layers belong together: which memory, and how many times.")
         return self
@@ -89,23 +76,6 @@ class ModelEntry(Section):
         if self.parameters is None:
             return config
         return match_parameters(config, self.parameters, tolerance=PARAMETER_TOLERANCE)
-
-
-def _as_field(name: str, value: Any) -> Any:
-    """``value`` as the type that ``FourfoldConfig`` has for ``name``.
-
-    Raises:
-        ValueError: it is of another.
-    """
-    if value is None and getattr(FourfoldConfig, name) is None:
-        return None
-    kind = _KINDS[name]
-    try:
-        refuse_flag(value, kind)
-        return TypeAdapter(kind).validate_python(value)
-    except ValueError as error:
-        said = getattr(kind, "__name__", None) if isinstance(kind, type) else str(kind)
-        raise ValueError(f"{name} must be of type {said}; got {value!r}.") from error
 
 
 class TrainingEntry(Section):
