@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -58,6 +58,33 @@ def read_mapping(path: Path, holds: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a mapping with {holds}.")
     return content
+
+
+def change_fields(content: dict[str, Any], changes: Iterable[str], *, like: str) -> None:
+    """Set fields of ``content`` as a user wrote them behind a command.
+
+    Args:
+        changes: "field=value", or "outer.inner=value"; the value is read as YAML.
+        like: an example, for the message.
+
+    Raises:
+        ValueError: a change has another form.
+    """
+    for change in changes:
+        field, sign, text = change.partition("=")
+        if not sign or not field:
+            raise ValueError(f"A change must be field=value, like {like}; got {change}.")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"The value of {field} is no YAML: {text!r}.") from error
+        *outer, last = field.split(".")
+        place = content
+        for name in outer:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"{change}: {name} has no fields.")
+        place[last] = value
 
 
 def validated(kind: type[Model], content: Mapping[str, Any], what: str) -> Model:

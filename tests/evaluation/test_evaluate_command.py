@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from fourfold import ByteTokenizer
@@ -47,3 +48,61 @@ def test_a_tokenizer_of_another_model_is_refused(saved, tmp_path):
     refused = invoke(saved, "--data", tmp_path / "data.txt")
     assert refused.exit_code == 1
     assert "The tokenizer has 259 entries and the model 100" in refused.output
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    path = tmp_path / "texts.tsv"
+    path.write_text("".join(f"number {n}\t{'odd' if n % 2 else 'even'}\n" for n in range(12)))
+    return path
+
+
+def test_a_suite_shows_its_rows_and_keeps_them(saved, labelled, tmp_path):
+    out = tmp_path / "results" / "icl.json"
+    done = invoke(
+        saved, "--suite", "icl", "--data", labelled, "--out", out, "shots=[1, 2]", "examples=4"
+    )
+    assert done.exit_code == 0, done.output
+    assert "anonymous" in done.output
+    assert "50.0 %" in done.output  # chance
+    result = json.loads(out.read_text())
+    assert result["suite"] == "icl"
+    assert result["data"] == "texts.tsv"
+    assert result["settings"]["shots"] == [1, 2]
+    assert result["configuration"]["layer_types"] == ["atpm"]
+    assert [(row["labels"], row["shots"]) for row in result["rows"]] == [
+        (labels, shots) for labels in ("real", "anonymous") for shots in (1, 2)
+    ]
+
+
+def test_a_suite_asks_a_model_of_transformers(saved, labelled):
+    config = LlamaConfig(
+        vocab_size=259,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+    LlamaForCausalLM(config).save_pretrained(saved)
+    arguments = ("--data", labelled, "shots=[1]", "examples=4", "orders=1")
+    done = invoke(saved, "--suite", "icl", *arguments)
+    assert done.exit_code == 0, done.output
+    refused = invoke(saved, "--data", labelled)
+    assert refused.exit_code == 1
+    assert "holds a LlamaForCausalLM, not a model of fourfold" in refused.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--suite", "icll"), "Did you mean 'icl'?"),
+        (("--suite", "icl", "--lanes", "3"), "field=value; got lanes"),
+        (("--suite", "icl", "--data", "other.csv"), "one --data and field=value; got several"),
+        (("--suite", "icl", "examples"), "must be field=value, like examples=50; got examples"),
+        (("examples=3",), "no --suite was given; got examples=3"),
+    ],
+)
+def test_what_a_suite_cannot_do_is_a_sentence(saved, labelled, arguments, message):
+    refused = invoke(saved, "--data", labelled, *arguments)
+    assert refused.exit_code == 1
+    assert message in refused.output.replace("\n", " ")

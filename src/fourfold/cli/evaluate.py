@@ -15,13 +15,26 @@ if TYPE_CHECKING:
     from fourfold.evaluation.language import LanguageScore
 
 
+OF_TEXT = ("memory", "length", "lanes", "tokens", "text")
+"""Options that only reading text has."""
+
+
 @plain_errors
 def evaluate(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")],
     data: Annotated[
         list[Path],
-        typer.Option(help="File or folder of .txt, .md, .jsonl, .parquet, also compressed."),
+        typer.Option(help="Text: .txt, .md, .jsonl, .parquet, or folders. Of a suite: its file."),
     ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[field=value …]", help="Of a suite, like examples=50."),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="Ask instead: knowledge, new-knowledge or icl; of any causal model."),
+    ] = None,
     memory: Annotated[
         str,
         typer.Option(
@@ -40,10 +53,23 @@ def evaluate(
 ) -> None:
     """Bits per byte and perplexity of text, and the loss by how much the memory had read before.
 
-    On a GPU if there is one.
+    On a GPU if there is one. With --suite, questions in place of text: see docs/evaluation.md.
     """
     import torch
 
+    if suite is not None:
+        from fourfold.cli.suites import ask
+
+        sources = {name: context.get_parameter_source(name) for name in OF_TEXT}
+        given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+        if given or len(data) > 1:
+            raise ValueError(
+                f"A suite takes one --data and field=value; got {', '.join(given) or 'several'}."
+            )
+        ask(suite, model, data[0], tuple(changes or ()), out)
+        return
+    if changes:
+        raise ValueError(f"Fields are of a suite, and no --suite was given; got {changes[0]}.")
     from fourfold.benchmarks.machine import device_model
     from fourfold.cli.models import check_vocabulary, open_model
     from fourfold.data.lanes import check_memory

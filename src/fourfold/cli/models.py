@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging
 
 from fourfold.data.tokenizers import vocabulary_size
@@ -14,10 +19,23 @@ from fourfold.sessions import Session
 
 
 def open_model(folder: Path) -> tuple[FourfoldForCausalLM, PreTrainedTokenizerBase]:
-    """The model saved in ``folder``, ready to be asked, and its tokenizer.
+    """The model of ours saved in ``folder``, ready to be asked, and its tokenizer.
 
     Raises:
         ValueError: the folder holds no model of ours.
+    """
+    model, tokenizer = open_any_model(folder)
+    if not isinstance(model, FourfoldForCausalLM):
+        raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
+    return model, tokenizer
+
+
+def open_any_model(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The causal model saved in ``folder``, of this library or of transformers, and its tokenizer.
+
+    Raises:
+        OSError: its tokenizer is not there.
+        ValueError: the folder holds no causal model, or one that cannot be read.
     """
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} holds no saved model: config.json is missing.")
@@ -27,12 +45,10 @@ def open_model(folder: Path) -> tuple[FourfoldForCausalLM, PreTrainedTokenizerBa
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except SafetensorError as error:
         raise ValueError(f"The weights in {folder} cannot be read: {error}.") from error
-    if not isinstance(model, FourfoldForCausalLM):
-        raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
     return model, tokenizer
 
 
-def check_vocabulary(model: FourfoldForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """See that ``model`` knows all tokens of ``tokenizer``.
 
     Raises:

@@ -5,25 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from fourfold.data.lanes import IGNORED, Lanes, Memory
 from fourfold.data.order import Order
 from fourfold.evaluation.mode import measuring
+from fourfold.evaluation.positions import PositionLoss, PositionTotals
 from fourfold.models import FourfoldForCausalLM
 from fourfold.training.window_loss import window_losses
-
-
-@dataclass(frozen=True)
-class PositionLoss:
-    """Of the tokens that a memory had read ``start`` to before ``stop`` tokens ahead of."""
-
-    start: int
-    stop: int
-    tokens: int
-    nats: float
-    """A token."""
 
 
 @dataclass(frozen=True)
@@ -66,42 +53,25 @@ def evaluate_text(
     Raises:
         ValueError: there is nothing to predict.
     """
-    totals = torch.zeros(64, 2, dtype=torch.float64)
+    totals = PositionTotals()
     size = 0.0
     cache = None if memory == "window" else model.new_cache()
     with measuring(model):
         for window in Lanes(order, lanes=lanes, length=length, memory=memory):
             size += float(window.bytes)
             window = window.to(model.device)
-            losses = window_losses(model, window, cache).double().cpu()
+            losses = window_losses(model, window, cache).cpu()
             predicted = (window.targets != IGNORED).cpu()
-            bins = _bin(window.positions.cpu()[predicted])
-            totals[:, 0].index_add_(0, bins, losses[predicted])
-            totals[:, 1].index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
-            if tokens is not None and totals[:, 1].sum() >= tokens:
+            totals.add(window.positions.cpu()[predicted], losses[predicted])
+            if tokens is not None and totals.tokens >= tokens:
                 break
-    nats_of_all, count = totals.sum(0).tolist()
-    if not count:
+    if not totals.tokens:
         raise ValueError("The text holds no token that could be predicted from one before it.")
-    mean = nats_of_all / count
+    mean = totals.nats / totals.tokens
     return LanguageScore(
-        tokens=int(count),
+        tokens=totals.tokens,
         nats=mean,
         perplexity=math.exp(mean),
-        bits_per_byte=nats_of_all / math.log(2) / size,
-        by_position=[
-            PositionLoss(
-                start=0 if number == 0 else 2 ** (number - 1),
-                stop=2**number,
-                tokens=int(predicted),
-                nats=nats / predicted,
-            )
-            for number, (nats, predicted) in enumerate(totals.tolist())
-            if predicted
-        ],
+        bits_per_byte=totals.nats / math.log(2) / size,
+        by_position=totals.parts(),
     )
-
-
-def _bin(positions: Tensor) -> Tensor:
-    """0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7 and so on."""
-    return torch.where(positions > 0, positions.clamp(min=1).double().log2().floor().long() + 1, 0)

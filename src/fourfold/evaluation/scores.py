@@ -54,6 +54,8 @@ def part_scores(answers: Iterable[Answer]) -> dict[str, tuple[float, int]]:
         stale       of parts with an earlier version: such a one was said
         untouched   of parts that no change named: said rightly
         empty       of parts that hold nothing: this was said
+        told        of parts that the context told: said rightly
+        known       of parts that no context tells, for they never change: said rightly
 
     Absent where no part is of the kind.
     """

@@ -6,6 +6,7 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -243,16 +244,37 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: no layer has a memory of that name; the sentence says which there are.
         """
-        layers = [memory for memory in self.memories() if isinstance(memory, SideBySide)]
-        known = sorted({name for layer in layers for name in layer.memories})
+        known = self.named_memories()
         for name in names:
             if name not in known:
                 raise ValueError(
                     f"disable takes names of memories that blocks have side by side, which are "
                     f"{', '.join(known) or 'none in this model'}; got {name!r}."
                 )
-        for layer in layers:
+        for layer in self._side_by_side():
             layer.disabled = set(names) & set(layer.memories)
+
+    @contextmanager
+    def without(self, *names: str) -> Iterator[None]:
+        """Disable these memories for a while; afterwards all are as they were.
+
+        Raises:
+            ValueError: as ``disable``.
+        """
+        before = [(layer, layer.disabled) for layer in self._side_by_side()]
+        self.disable(*names)
+        try:
+            yield
+        finally:
+            for layer, disabled in before:
+                layer.disabled = disabled
+
+    def named_memories(self) -> list[str]:
+        """Names of the memories that blocks have side by side, which ``disable`` takes."""
+        return sorted({name for layer in self._side_by_side() for name in layer.memories})
+
+    def _side_by_side(self) -> list[SideBySide]:
+        return [memory for memory in self.memories() if isinstance(memory, SideBySide)]
 
     @accepts_past_key_values
     @can_return_tuple

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fourfold.settings import near, validated
+from fourfold.tasks.closed_book import ClosedBook
+from fourfold.tasks.documents import Documents
 from fourfold.tasks.induction import Induction
+from fourfold.tasks.label_map import LabelMap
 from fourfold.tasks.mad_fuzzy_recall import MadFuzzyRecall
 from fourfold.tasks.mad_recall import MadNoisyRecall, MadRecall
 from fourfold.tasks.mad_selective_copy import MadSelectiveCopy
@@ -17,6 +20,9 @@ from fourfold.tasks.task import SPLITS, Split, Task
 _KINDS: tuple[type[Task], ...] = (
     *NINE,
     Mixture,
+    ClosedBook,
+    Documents,
+    LabelMap,
     MQAR,
     MadRecall,
     MadNoisyRecall,
@@ -26,7 +32,8 @@ _KINDS: tuple[type[Task], ...] = (
 )
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in _KINDS}
-"""Every task, in the order of tables: the nine, their mixture, then what others published."""
+"""Every task, in the order of tables: the nine, their mixture, the three kinds of knowledge, then
+what others published."""
 
 
 def make_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 
 from fourfold.data.entry import DataEntry
@@ -14,7 +13,7 @@ from fourfold.data.lanes import Memory
 from fourfold.model_fields import as_fields, check_layer
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
-from fourfold.settings import Section, read_mapping, validated
+from fourfold.settings import Section, change_fields, read_mapping, validated
 
 PARAMETER_TOLERANCE = 0.02
 
@@ -183,23 +182,5 @@ def read_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
         ValueError: a sentence that says what cannot be accepted.
     """
     content = read_mapping(path, "model, data and training")
-    for change in changes:
-        field, sign, text = change.partition("=")
-        if not sign or not field:
-            raise ValueError(
-                f"A change must be field=value, like training.steps=100; got {change}."
-            )
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(f"The value of {field} is no YAML: {text!r}.") from error
-        _set(content, field.split("."), value, change)
+    change_fields(content, changes, like="training.steps=100")
     return validated(Recipe, content, str(path))
-
-
-def _set(content: dict[str, Any], names: list[str], value: Any, change: str) -> None:
-    for name in names[:-1]:
-        content = content.setdefault(name, {})
-        if not isinstance(content, dict):
-            raise ValueError(f"{change}: {name} has no fields.")
-    content[names[-1]] = value

@@ -1,0 +1,116 @@
+"""Persistent knowledge: what a model knows with its long memory, and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from fourfold.data.documents import read_documents
+from fourfold.evaluation.bits import windows
+from fourfold.evaluation.positions import PositionTotals
+from fourfold.evaluation.suites.questions import Asked, plain, read_questions
+from fourfold.evaluation.suites.reading import Reading
+from fourfold.evaluation.suites.suite import Row, Suite, Words, asking, shares
+from fourfold.models import FourfoldForCausalLM
+
+BOOKS = ("closed", "open")
+"""Whether the passage that answers a question is read before it."""
+
+
+class KnowledgeSuite(Suite):
+    """Questions by themselves, which only the weights can answer, and behind the passage that
+    answers them, which a memory can; and the loss on text. All of it with every memory, and again
+    without those in ``disable``, if the model has such.
+
+    A question is answered by the likeliest a byte of several answers, its own and those of other
+    questions.
+
+    Source: seed 003, section 3.2: without its long memory, the published model lost 0.2 points on
+    13 benchmarks of facts and 7.2 on 6 that need what was read.
+
+    Attributes:
+        data: questions, see ``read_questions``.
+        text: files of text for the loss; None for no loss.
+        length: tokens of text that are read at once, each such window from nothing.
+        windows: how many of them, spread evenly over the text.
+        choices: answers to choose from.
+    """
+
+    name = "knowledge"
+
+    disable: tuple[str, ...] = ("long",)
+    text: Path | None = None
+    length: int = Field(default=512, ge=2)
+    windows: int = Field(default=32, ge=1)
+    choices: int = Field(default=4, ge=2)
+
+    def run(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+        words = Words(tokenizer)
+        questions = self._questions()
+        batch = None if self.text is None else self._windows(self.text, words)
+        has = model.named_memories() if isinstance(model, FourfoldForCausalLM) else []
+        conditions = [()] + [self.disable] * bool(set(self.disable) & set(has))
+        for silent in conditions:
+            with asking(model, silent):
+                for book in BOOKS:
+                    right = [
+                        _knows(model, words, asked, choices, book) for asked, choices in questions
+                    ]
+                    row = {"part": f"facts, {book} book", "disabled": list(silent)}
+                    yield row | {"chance": 1 / self.choices} | shares(right)
+                if batch is not None:
+                    yield {"part": "text", "disabled": list(silent)} | _loss(model, batch)
+
+    def _questions(self) -> list[tuple[Asked, list[str]]]:
+        """Questions, each with its own answer first and then others'."""
+        random = Random(f"knowledge {self.seed}")
+        every = read_questions(self.data)
+        found = []
+        for asked in random.sample(every, min(self.examples, len(every))):
+            own = {plain(answer) for answer in asked.answers}
+            others = {one.answers[0] for one in every if own.isdisjoint(map(plain, one.answers))}
+            if len(others) < self.choices - 1:
+                raise ValueError(
+                    f"choices must be at most {len(others) + 1}, the different answers in "
+                    f"{self.data}; got {self.choices}."
+                )
+            wrong = random.sample(sorted(others), self.choices - 1)
+            found.append((asked, [asked.answers[0], *wrong]))
+        return found
+
+    def _windows(self, path: Path, words: Words) -> Tensor:
+        texts = (document.text.decode(errors="replace") for document in read_documents(path))
+        stream = torch.tensor([token for text in texts for token in words.tokens(text)])
+        return windows(stream, length=self.length, count=self.windows)
+
+
+def _knows(
+    model: PreTrainedModel, words: Words, asked: Asked, choices: list[str], book: str
+) -> bool:
+    """Whether the first of ``choices`` is the likeliest a byte."""
+    passage = f"{asked.passage}\n\n" if book == "open" else ""
+    reading = Reading.of(model, words.tokens(f"{passage}Question: {asked.question}\nAnswer:"))
+    nats = reading.nats([words.tokens(f" {choice}") for choice in choices])
+    own, *others = (one / len(text.encode()) for one, text in zip(nats, choices, strict=True))
+    return own < min(others)
+
+
+def _loss(model: PreTrainedModel, batch: Tensor) -> Row:
+    totals = PositionTotals()
+    for row in batch.to(model.device):
+        logits = model(row[None], use_cache=False).logits[0, :-1].float()
+        losses = F.cross_entropy(logits, row[1:], reduction="none")
+        totals.add(torch.arange(1, len(row)), losses.cpu())
+    return {
+        "nats": totals.nats / totals.tokens,
+        "tokens": totals.tokens,
+        "by_position": [asdict(part) for part in totals.parts()],
+    }

@@ -1,0 +1,146 @@
+"""New knowledge: much to read first, the question last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+from typing import Literal
+
+from pydantic import Field
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from fourfold.data.documents import read_documents
+from fourfold.evaluation.suites.questions import Asked, contains, read_questions
+from fourfold.evaluation.suites.reading import Reading
+from fourfold.evaluation.suites.suite import Row, Suite, Words, asking, shares
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is read, what is asked behind it, and the answers that count, the first said in full."""
+
+    read: list[int]
+    question: list[int]
+    answers: tuple[str, ...]
+
+
+class NewKnowledgeSuite(Suite):
+    """Documents, one of which answers the question at the end; or, as the easy control, text with
+    numbers hidden in it. At the length of training and at multiples of it.
+
+    What is said counts as right if an answer is in it. Where hardly anything is, the loss on the
+    right answer, in nats a token, still shows whether what was read is of use: ``answer_nats``
+    against ``unread_nats``, those of the same answer to the question alone.
+
+    Source: seed 003, section 3.3, after the multi-document questions and the needles of RULER
+    (arXiv 2404.06654), in other words: figures compare with each other, not with RULER's.
+
+    Attributes:
+        data: questions, see ``read_questions``; for needles, files of the text that hides them.
+        kind: "documents" or "needles".
+        length: tokens that the model was trained on at once.
+        times: multiples of ``length`` that are read.
+        needles: numbers that are hidden, of which one is asked for.
+        answer_tokens: that are said at most.
+    """
+
+    name = "new-knowledge"
+
+    kind: Literal["documents", "needles"] = "documents"
+    length: int = Field(default=512, ge=1)
+    times: tuple[int, ...] = Field(default=(1, 2, 4, 8), min_length=1)
+    needles: int = Field(default=4, ge=1)
+    answer_tokens: int = Field(default=24, ge=1)
+
+    def run(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+        words = Words(tokenizer)
+        draw = self._documents(words) if self.kind == "documents" else self._hidden(words)
+        for times in self.times:
+            random = Random(f"new-knowledge {self.kind} {times} {self.seed}")
+            prompts = [draw(random, times * self.length) for _ in range(self.examples)]
+            with asking(model, self.disable):
+                found = [self._ask(model, words, prompt) for prompt in prompts]
+            yield {
+                "kind": self.kind,
+                "times": times,
+                "tokens": fmean(len(prompt.read) + len(prompt.question) for prompt in prompts),
+                "disabled": list(self.disable),
+                **shares([right for right, _, _ in found]),
+                "answer_nats": fmean(nats for _, nats, _ in found),
+                "unread_nats": fmean(nats for _, _, nats in found),
+            }
+
+    def _ask(
+        self, model: PreTrainedModel, words: Words, prompt: Prompt
+    ) -> tuple[bool, float, float]:
+        """Whether the answer is right, and the nats a token of the right one, read and unread."""
+        right = words.tokens(f" {prompt.answers[0]}")
+        after = Reading.of(model, prompt.read).further(prompt.question)
+        alone = Reading.of(model, prompt.question)
+        said = words.text(after.say(self.answer_tokens, words.ends()))
+        read, unread = (reading.nats([right])[0] / len(right) for reading in (after, alone))
+        return contains(said, prompt.answers), read, unread
+
+    def _documents(self, words: Words) -> Callable[[Random, int], Prompt]:
+        """Draws a question with its passage among others'."""
+        every = read_questions(self.data)
+        passages = list(dict.fromkeys(asked.passage for asked in every))
+        encoded = {passage: words.tokens(f"{passage}\n\n") for passage in passages}
+        questions = {asked: words.tokens(f"Question: {asked.question}\nAnswer:") for asked in every}
+
+        def fits(asked: Asked, length: int) -> bool:
+            return len(encoded[asked.passage]) + len(questions[asked]) <= length
+
+        def draw(random: Random, length: int) -> Prompt:
+            fitting = [asked for asked in every if fits(asked, length)]
+            if not fitting:
+                raise ValueError(
+                    f"length must leave room for a question and its passage; no question of "
+                    f"{self.data} fits into {length} tokens."
+                )
+            asked = random.choice(fitting)
+            chosen = [asked.passage]
+            room = length - len(encoded[asked.passage]) - len(questions[asked])
+            for passage in random.sample(passages, len(passages)):
+                other = passage != asked.passage and not contains(passage, asked.answers)
+                if other and len(encoded[passage]) <= room:
+                    chosen.append(passage)
+                    room -= len(encoded[passage])
+            random.shuffle(chosen)
+            read = [token for passage in chosen for token in encoded[passage]]
+            return Prompt(read, questions[asked], asked.answers)
+
+        return draw
+
+    def _hidden(self, words: Words) -> Callable[[Random, int], Prompt]:
+        """Draws text with numbers hidden in it, and asks for one."""
+        texts = (one.text.decode(errors="replace") for one in read_documents(self.data))
+        stream = [token for text in texts for token in words.tokens(text)]
+
+        def draw(random: Random, length: int) -> Prompt:
+            boxes = random.sample(range(10, 100), self.needles)
+            numbers = {box: random.randrange(1000, 10_000) for box in boxes}
+            hidden = [
+                words.tokens(f"\nThe number in box {box} is {number}.\n")
+                for box, number in numbers.items()
+            ]
+            question = words.tokens(f"\nQuestion: What is the number in box {boxes[0]}?\nAnswer:")
+            room = length - sum(map(len, hidden)) - len(question)
+            if not 0 <= room <= len(stream):
+                raise ValueError(
+                    f"{length} tokens must hold {self.needles} needles and a question, and no more "
+                    f"text than the {len(stream)} tokens of {self.data}."
+                )
+            start = random.randrange(len(stream) - room + 1)
+            cuts = sorted(random.randint(0, room) for _ in hidden)
+            random.shuffle(hidden)
+            read, before = [], 0
+            for cut, needle in zip(cuts, hidden, strict=True):
+                read += [*stream[start + before : start + cut], *needle]
+                before = cut
+            read += stream[start + before : start + room]
+            return Prompt(read, question, (str(numbers[boxes[0]]),))
+
+        return draw

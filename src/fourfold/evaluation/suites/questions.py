@@ -1,0 +1,112 @@
+"""Questions with a passage that answers each, from files as they are published."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from fourfold.data.sources import COMPRESSIONS
+from fourfold.evaluation.suites.files import content, json_of
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, the passage that answers it, and the answers that count as right."""
+
+    question: str
+    passage: str
+    answers: tuple[str, ...]
+
+
+def read_questions(path: Path) -> list[Asked]:
+    """Questions of a file: .json in the form of SQuAD, .jsonl in that of open questions.
+
+    SQuAD has ``data``, articles of ``paragraphs`` with a ``context`` and ``qas``, each of these
+    with a ``question`` and ``answers`` that have a ``text``. Open questions have, a line each, a
+    ``question``, ``answers``, and ``ctxs`` with a ``text`` and perhaps a ``title``, the first of
+    which is the passage. Either may be compressed. A question whose passage holds none of its
+    answers is left out.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        OSError: the file cannot be read.
+        ValueError: it has another form (line and field named), or holds no question.
+    """
+    kind = next((x for x in reversed(path.suffixes) if x not in COMPRESSIONS), "")
+    if kind not in (".json", ".jsonl"):
+        raise ValueError(f"{path} must end in .json (SQuAD) or .jsonl (open questions).")
+    found = _open(path) if kind == ".jsonl" else _squad(path)
+    answered = [asked for asked in found if contains(asked.passage, asked.answers)]
+    if not answered:
+        raise ValueError(f"{path} holds no question whose passage answers it.")
+    return answered
+
+
+def contains(text: str, answers: tuple[str, ...]) -> bool:
+    """Whether one of ``answers`` is said in ``text``, as ``plain`` words."""
+    words = f" {plain(text)} "
+    return any(f" {plain(answer)} " in words for answer in answers)
+
+
+def plain(text: str) -> str:
+    """``text`` without case, punctuation, articles and repeated spaces, as SQuAD compares it."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+class _Answer(BaseModel):
+    text: str
+
+
+class _Question(BaseModel):
+    question: str
+    answers: list[_Answer]
+
+
+class _Paragraph(BaseModel):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(BaseModel):
+    paragraphs: list[_Paragraph]
+
+
+class _Squad(BaseModel):
+    data: list[_Article]
+
+
+class _Passage(BaseModel):
+    text: str
+    title: str = ""
+
+
+class _OpenQuestion(BaseModel):
+    question: str
+    answers: list[str]
+    ctxs: list[_Passage]
+
+
+def _squad(path: Path) -> Iterator[Asked]:
+    for article in json_of(content(path), _Squad, str(path)).data:
+        for paragraph in article.paragraphs:
+            for asked in paragraph.qas:
+                answers = dict.fromkeys(answer.text for answer in asked.answers)
+                yield Asked(asked.question, paragraph.context, tuple(answers))
+
+
+def _open(path: Path) -> Iterator[Asked]:
+    for number, line in enumerate(content(path).split("\n"), 1):
+        if line.strip():
+            asked = json_of(line, _OpenQuestion, f"{path}, line {number}")
+            if asked.ctxs:
+                first = asked.ctxs[0]
+                passage = f"{first.title}\n{first.text}" if first.title else first.text
+                yield Asked(asked.question, passage, tuple(asked.answers))

@@ -1,0 +1,101 @@
+"""What the three suites share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Any, ClassVar
+
+from pydantic import Field
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from fourfold.data.encoding import encoder_of
+from fourfold.evaluation.mode import measuring
+from fourfold.evaluation.scores import bootstrap
+from fourfold.models import FourfoldForCausalLM
+from fourfold.settings import Section
+
+Row = dict[str, Any]
+
+
+class Suite(Section):
+    """An evaluation of any causal model, of this library or of transformers.
+
+    Attributes:
+        data: what it asks about; see the suite.
+        examples: questions under each condition.
+        seed: of all that is drawn.
+        disable: memories that are silent, such as "long"; see ``FourfoldForCausalLM.disable``.
+    """
+
+    name: ClassVar[str]
+
+    data: Path
+    examples: int = Field(default=100, ge=1)
+    seed: int = 0
+    disable: tuple[str, ...] = ()
+
+    @abstractmethod
+    def run(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+        """Ask; a row of results for each condition, as it becomes known.
+
+        Raises:
+            FileNotFoundError, OSError, ValueError: ``data`` or another field cannot be used, in a
+                sentence.
+        """
+
+
+class Words:
+    """A tokenizer, without special tokens around what it encodes."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._encoder = encoder_of(tokenizer)
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokens of a text."""
+        (found,) = self._encoder.texts([text.encode(errors="replace")])
+        return [int(token) for token in found]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without those that stand for no text."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def ends(self) -> set[int]:
+        """Tokens that end an answer: the end of text, and that of a line if it is one token."""
+        line = self.tokens("\n")
+        found = {self._tokenizer.eos_token_id, line[0] if len(line) == 1 else None}
+        return {token for token in found if token is not None}
+
+
+@contextmanager
+def asking(model: PreTrainedModel, silent: Sequence[str]) -> Iterator[None]:
+    """Evaluation mode, and nothing read from the memories that are ``silent``.
+
+    Raises:
+        ValueError: the model has no memory of that name.
+    """
+    with measuring(model):
+        if isinstance(model, FourfoldForCausalLM):
+            with model.without(*silent):
+                yield
+        elif silent:
+            raise ValueError(
+                f"disable must be empty for a {type(model).__name__}, whose memories have no "
+                f"names; got {', '.join(silent)}."
+            )
+        else:
+            yield
+
+
+def shares(right: Sequence[bool]) -> Row:
+    """Share of what is right with its 95 % interval, and of how many."""
+    values = [float(one) for one in right]
+    return {
+        "accuracy": fmean(values),
+        "interval": list(bootstrap([[[value] for value in values]])),
+        "of": len(values),
+    }
