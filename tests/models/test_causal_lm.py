@@ -456,3 +456,21 @@ def test_refusals_are_sentences():
 def test_configurations_that_cannot_be_built_are_refused(error, words, fields):
     with pytest.raises(error, match=words):
         FourfoldConfig(**fields)
+
+
+def test_weights_start_smaller_the_deeper_they_stand_if_told():
+    config = FourfoldConfig(
+        vocab_size=64,
+        hidden_size=64,
+        num_attention_heads=2,
+        layer_types=["mosaic", "attention", "mosaic"],
+        initializer_by_depth=True,
+    )
+    model = FourfoldForCausalLM(config)
+    for depth, block in enumerate(model.model.layers):
+        std = (2 * 64 * (depth + 1)) ** -0.5
+        for module in block.modules():
+            if isinstance(module, torch.nn.Linear) and module.weight.numel() > 2000:
+                assert float(module.weight.std()) == pytest.approx(std, rel=0.06)
+                assert float(module.weight.abs().max()) <= 3 * std
+    assert float(model.model.embed_tokens.weight.std()) == pytest.approx(0.02, rel=0.06)

@@ -72,12 +72,14 @@ def test_a_loss_that_is_not_finite_stops_with_a_sentence():
         train(model, stream()[:10], TINY, lambda step: None)
 
 
-def test_the_rate_warms_up_and_falls_to_a_tenth():
-    options = TrainingOptions(steps=100, warmup_steps=10)
+@pytest.mark.parametrize("last", [0.1, 0.01])
+def test_the_rate_warms_up_and_falls_to_its_last_share(last):
+    options = TrainingOptions(steps=100, warmup_steps=10, final_share=last)
     shares = [rate_share(step, options) for step in range(101)]
     assert shares[0] == 0.1
     assert shares[9] == shares[10] == 1.0
-    assert math.isclose(shares[100], 0.1)
+    assert math.isclose(shares[100], last)
+    assert math.isclose(shares[55], (1 + last) / 2)
     assert all(a >= b for a, b in pairwise(shares[10:]))
 
 

@@ -68,6 +68,8 @@ class FourfoldConfig(PreTrainedConfig):
         mosaic_delay_draw: whether m is drawn for a layer's call, "step", or for each "sequence".
         rms_norm_eps: epsilon of all norms.
         initializer_range: standard deviation of weights at the start.
+        initializer_by_depth: in block l, from 0, weights start with 1/√(2 hidden_size (l + 1)),
+            clipped at three times that, in place of initializer_range (arXiv 2507.03285).
         tie_word_embeddings: use the embedding as output map.
         use_cache: return the state when not training.
         pad_token_id, bos_token_id, eos_token_id: the default is ``ByteTokenizer``'s.
@@ -107,6 +109,7 @@ class FourfoldConfig(PreTrainedConfig):
     mosaic_delay_draw: str = "step"
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
+    initializer_by_depth: bool = False
     tie_word_embeddings: bool = True
     use_cache: bool = True
     pad_token_id: int | None = PAD
@@ -147,6 +150,12 @@ class FourfoldConfig(PreTrainedConfig):
     def long_delays(self) -> Sequence[int]:
         """Least and greatest delay that "mosaic" draws while training."""
         return TRAINING_DELAY if self.mosaic_training_delay is None else self.mosaic_training_delay
+
+    def initial_std(self, depth: int) -> float:
+        """Standard deviation of the weights of block ``depth``, from 0, at the start."""
+        if self.initializer_by_depth:
+            return (2 * self.hidden_size * (depth + 1)) ** -0.5
+        return self.initializer_range
 
     def identity(self) -> dict[str, Any]:
         """The fields that decide what a model computes; not those of transformers itself, nor those

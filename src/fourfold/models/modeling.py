@@ -85,8 +85,11 @@ class FourfoldPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
+        std = getattr(module, "initial_std", self.config.initializer_range)
+        if self.config.initializer_by_depth and isinstance(module, nn.Linear):
+            init.trunc_normal_(module.weight, std=std, a=-3 * std, b=3 * std)
         if isinstance(module, Initialised):
-            for parameter, value in module.initial_values(self.config.initializer_range):
+            for parameter, value in module.initial_values(std):
                 init.copy_(parameter, value.to(parameter.device))
 
 
@@ -97,6 +100,9 @@ class FourfoldModel(FourfoldPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(FourfoldBlock(config, kind) for kind in config.layer_types)
+        for depth, block in enumerate(self.layers):
+            for module in block.modules():
+                module.initial_std = config.initial_std(depth)
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.gradient_checkpointing = False
         self.post_init()

@@ -20,8 +20,9 @@ class FitOptions:
 
     Attributes:
         steps: updates.
-        learning_rate: at the peak; it rises over warmup_steps and falls on a cosine to a tenth.
+        learning_rate: at the peak; it rises over warmup_steps and falls on a cosine.
         warmup_steps: updates until the peak.
+        final_share: of the peak, at the end.
         weight_decay: on matrices; not on embeddings, gains, biases, decays and short filters.
         gradient_clip: bound on the norm of the gradient.
     """
@@ -29,6 +30,7 @@ class FitOptions:
     steps: int = 150
     learning_rate: float = 4e-3
     warmup_steps: int = 15
+    final_share: float = 0.1
     weight_decay: float = 0.1
     gradient_clip: float = 1.0
 
@@ -155,8 +157,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
 
 
 def rate_share(step: int, options: FitOptions) -> float:
-    """Share of the peak rate before update ``step`` (from 0): warm-up, then cosine to a tenth."""
+    """Share of the peak rate before update ``step`` (from 0): warm-up, then cosine to the last."""
     if step < options.warmup_steps:
         return (step + 1) / options.warmup_steps
     progress = (step - options.warmup_steps) / max(1, options.steps - options.warmup_steps)
-    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+    fallen = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+    return options.final_share + (1 - options.final_share) * fallen

@@ -87,7 +87,7 @@ class TrainingEntry(Section):
         accumulation: windows read one after another before an update.
         memory: where it starts empty, "window", "document" or "stream".
         shuffle: whether documents are read in random order, another in each epoch.
-        learning_rate, warmup_steps, weight_decay, gradient_clip: see ``FitOptions``.
+        learning_rate, warmup_steps, final_share, weight_decay, gradient_clip: see ``FitOptions``.
         precision: of the products; weights and states are float32 always.
         gradient_checkpointing: compute layers again in the backward pass, to save memory.
         seed: of weights and order.
@@ -102,6 +102,7 @@ class TrainingEntry(Section):
     shuffle: bool = True
     learning_rate: float = Field(default=2e-3, gt=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=100, ge=0)
+    final_share: float = Field(default=0.1, ge=0, le=1)
     weight_decay: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     gradient_clip: float = Field(default=1.0, gt=0)
     precision: Literal["float32", "bfloat16"] = "float32"

@@ -108,6 +108,7 @@ class Trainer:
             steps=self.training.total_steps,
             learning_rate=self.training.learning_rate,
             warmup_steps=self.training.warmup_steps,
+            final_share=self.training.final_share,
             weight_decay=self.training.weight_decay,
             gradient_clip=self.training.gradient_clip,
         )
