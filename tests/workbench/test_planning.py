@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,10 +19,15 @@ from fourfold.layers import AssociativeMemory, Attention
 from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.ops import without_kernels
 from fourfold.ops.sequential import sequential_delta_rule
+from fourfold.planning import make_plan
 from fourfold.planning.flops import forward_flops, mean_seen, training_flops
 from fourfold.planning.memory import carried, training_bytes
 from fourfold.planning.parameters import parameters_by_part, without_memory
 from fourfold.training.loop import FitOptions, make_optimizer
+from fourfold.training.recipe import read_recipe
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+LLAMA_3 = 128_256
 
 RECIPE = """
 model: {layer: atpm, layers: 2, fields: {hidden_size: 16, num_attention_heads: 2}}
@@ -201,3 +207,33 @@ def test_what_a_plan_cannot_be_made_of_is_a_sentence(recipe, arguments, words):
     assert result.exit_code == 1
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "parameters", "flops"),
+    [("mosaic", 9.9e9, 18.9e9), ("attention", 8.8e9, 16.7e9)],
+)
+def test_the_large_memory_mosaic_and_its_rival_are_of_the_published_size(layer, parameters, flops):
+    """Seed 003, section 3.1: billions of parameters, and of FLOPs a token at a length of 256."""
+    recipe = read_recipe(RECIPES / "mosaic-large.yaml", (f"model.layer={layer}",))
+    plan = make_plan(recipe, LLAMA_3, context=256)
+    assert sum(plan.parameters.values()) == pytest.approx(parameters, rel=0.005)
+    assert sum(plan.forward_flops.values()) == pytest.approx(flops, rel=0.003)
+
+
+def test_the_small_memory_mosaic_has_the_published_shape():
+    recipe = read_recipe(RECIPES / "mosaic-small.yaml")
+    config = recipe.model.configuration(LLAMA_3)
+    assert (config.num_hidden_layers, config.hidden_size) == (24, 2048)
+    assert (config.num_attention_heads, config.intermediate_size) == (16, 6144)
+    assert sum(make_plan(recipe, LLAMA_3).parameters.values()) == 2_038_535_936
+
+
+def test_a_plan_needs_no_tokenizer_if_told_its_size():
+    arguments = ("plan", str(RECIPES / "mosaic-large.yaml"), "--vocabulary", str(LLAMA_3))
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "9,926,096,896" in done.output
+    refused = CliRunner().invoke(app, [*arguments, "--measure"])
+    assert refused.exit_code == 1
+    assert "needs the tokenizer itself" in refused.output

@@ -29,6 +29,10 @@ def plan(
         int | None,
         typer.Option(min=1, help="Tokens read from nothing; by default a window."),
     ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(min=1, help="Entries of the tokenizer, where it is not at hand."),
+    ] = None,
     tokens_per_second: Annotated[
         float | None, typer.Option(help="Measured somewhere, to reckon the time from.")
     ] = None,
@@ -44,8 +48,10 @@ def plan(
 
     _check_speed(tokens_per_second, device, measure)
     read = read_recipe(recipe, tuple(changes or ()))
-    vocabulary = vocabulary_size(load_tokenizer(read.tokenizer))
-    found = make_plan(read, vocabulary, tokens=tokens, context=context)
+    if vocabulary is not None and measure:
+        raise ValueError("--measure trains on text, for which it needs the tokenizer itself.")
+    entries = vocabulary or vocabulary_size(load_tokenizer(read.tokenizer))
+    found = make_plan(read, entries, tokens=tokens, context=context)
     _show_parameters(found)
     _show_memory(found, read)
     _show_operations(found, read)
