@@ -9,6 +9,8 @@ from fourfold import FourfoldConfig, FourfoldForCausalLM
 from fourfold.layers import ATPM, LSTM, GatedDeltaNet
 from fourfold.layers.decay import Decay
 
+ATPM_SIZES = dict(hidden_size=32, num_heads=2, head_dim=16, key_dim=16, value_dim=16)
+
 
 def first_step(decay):
     return decay(torch.zeros(1, 1, 8))[1].detach().flatten()
@@ -38,13 +40,20 @@ def test_log_spaced_decays_reach_from_4_to_4096_tokens():
 
 
 def test_proposals_start_short_but_their_gradients_do_not_vanish():
-    layer = ATPM(hidden_size=64, num_heads=2, head_dim=32, key_dim=16, value_dim=48)
+    layer = ATPM(**ATPM_SIZES | {"hidden_size": 64, "head_dim": 32, "value_dim": 48})
     x = torch.randn(2, 40, 64)
     c = layer.coordinates(x, layer.project(x, None, None)[0])
     assert c["b"].norm(dim=-1).mean() < 0.3
     c["b"].square().sum().backward()
     assert layer.c.grad.abs().mean() > 1e-3
     assert layer.a_k.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("layer", [lambda: ATPM(**ATPM_SIZES), lambda: started("atpm")])
+def test_atpm_asks_at_first_for_what_it_would_write_four_times_as_long(layer):
+    weight = layer().in_proj.weight.detach()
+    assert torch.equal(weight[:32], 4 * weight[32:64])
+    assert weight[32:64].std() > 0
 
 
 def started(kind):
@@ -70,7 +79,7 @@ def test_a_model_starts_its_layers_as_they_start_themselves():
     assert torch.equal(layer.controller.bias, torch.zeros(4))
     assert abs(float(layer.c.detach().std()) - 0.05) < 0.01
     assert abs(float(layer.a_v.detach().std()) - layer.a_v.shape[-1] ** -0.5) < 0.03
-    assert abs(float(layer.in_proj.weight.detach().std()) - 0.05) < 0.005
+    assert abs(float(layer.in_proj.weight[32:].detach().std()) - 0.05) < 0.005
     assert layer.convolution.weight.abs().max() > 0.4
     tokens = -1 / layer.decay(torch.zeros(1, 1, 32))[0].detach().flatten()
     torch.testing.assert_close(tokens, torch.tensor([4.0, 4096.0]), rtol=1e-2, atol=0)

@@ -166,7 +166,7 @@ def test_atpm():
     b = c / (1 + c.square().sum(-1, keepdim=True)).sqrt()
     d = s + rho * (b - s * (s * b).sum(-1, keepdim=True))
     a = unit(d)
-    q = unit(streams["q"])[0]
+    q = streams["q"][0]
     q = q + lam * (1 - (q * a).sum(-1, keepdim=True)) * a
 
     def step(E, t):

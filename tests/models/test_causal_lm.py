@@ -474,3 +474,28 @@ def test_weights_start_smaller_the_deeper_they_stand_if_told():
                 assert float(module.weight.std()) == pytest.approx(std, rel=0.06)
                 assert float(module.weight.abs().max()) <= 3 * std
     assert float(model.model.embed_tokens.weight.std()) == pytest.approx(0.02, rel=0.06)
+
+
+def test_fields_of_other_layers_do_not_decide_what_a_model_is():
+    layers = {"layer_types": ["gated_deltanet"]}
+    identity = FourfoldConfig(**layers).identity()
+    assert identity == FourfoldConfig(**layers, atpm_lambda=0.0, mosaic_delay=3).identity()
+    assert identity == FourfoldConfig.completed(identity | {"atpm_unit_query": True})
+    assert not [name for name in identity if name.startswith(("atpm", "comba", "mosaic"))]
+    hybrid = {"layer_types": ["atpm", "mosaic"]}
+    assert (
+        FourfoldConfig(**hybrid).identity() != FourfoldConfig(**hybrid, mosaic_delay=3).identity()
+    )
+    assert (
+        FourfoldConfig(**hybrid).identity() != FourfoldConfig(**hybrid, atpm_lambda=0.0).identity()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_keeps_its_weights_whatever_a_layer_starts_with(kind, tmp_path):
+    model = build(kind)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    weights = loaded.state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weights[name], weight), name

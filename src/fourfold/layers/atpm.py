@@ -12,6 +12,9 @@ from fourfold.layers.decay import DECAY_TIMES, Decay
 from fourfold.layers.delta_family import DeltaFamilyLayer, unit
 from fourfold.ops import atpm, transport_proposal
 
+QUERY_GAIN = 4.0
+"""How many times as long as the source's projection the query's is when it starts."""
+
 
 class ATPM(DeltaFamilyLayer):
     """One joint key/value state a head, partial substitution, transported write, proximal recall.
@@ -29,7 +32,7 @@ class ATPM(DeltaFamilyLayer):
         value_dim: Dv, columns of its value view.
         transport_rank: R of the bilinear proposal.
         unit_query: scale q⁰ to unit norm, the scale on which the recall residual 1 − qᵀa is
-            measured. False leaves it as projected.
+            measured. False leaves it unconstrained, as the seed has it (appendix A).
         rho: a fixed ρ for every token in place of the learned one; at 0 nothing is proposed.
         lam: a fixed λ likewise.
         joint_beta: one strength for both views, βK = βV. With rho = 0 and lam = 0 beside it, the
@@ -55,7 +58,7 @@ class ATPM(DeltaFamilyLayer):
         key_dim: int,
         value_dim: int,
         transport_rank: int = 16,
-        unit_query: bool = True,
+        unit_query: bool = False,
         rho: float | None = None,
         lam: float | None = None,
         joint_beta: bool = False,
@@ -93,6 +96,13 @@ class ATPM(DeltaFamilyLayer):
         self.reset_parameters()
 
     def initial_values(self, std: float) -> Iterator[tuple[Tensor, Tensor]]:
+        # λ starts at 0.5, so every read is drawn half way to the token's own fresh write. Against
+        # that, the query starts as the source's map, so that it finds what was written behind the
+        # same token, and long, so that what it finds outweighs the correction.
+        rows = self.num_heads * self.streams["q"]
+        weight = self.in_proj.weight.detach().clone()
+        weight[:rows] = QUERY_GAIN * weight[rows : 2 * rows]
+        yield self.in_proj.weight, weight
         if self.a_k is not None and self.a_v is not None and self.c is not None:
             # A_K and A_V keep the views' unit scale, so z does not start out vanishing; C starts
             # small, so writes start close to their source while its gradient is of full size.

@@ -29,6 +29,13 @@ SIZES = {
 RUNNING = frozenset({"chunk_size", "use_cache"})
 """Fields that may differ between two configurations of one model."""
 
+OF_LAYERS = {
+    "atpm_": {"atpm"},
+    "comba_": {"comba"},
+    "mosaic_": {"mosaic", "attention_long_short"},
+}
+"""Layer types that fields of these beginnings are of; to others they say nothing."""
+
 
 class FourfoldConfig(PreTrainedConfig):
     """Configuration of ``FourfoldModel``; the usual transformers names where there is one.
@@ -48,7 +55,7 @@ class FourfoldConfig(PreTrainedConfig):
         expand_v: columns of a delta-family state as a multiple of head_dim.
         atpm_key_dim: Dk, columns of those that ATPM gives to the key view; None for a quarter.
         transport_rank: R of ATPM's bilinear proposal.
-        atpm_unit_query: scale ATPM's free query to unit norm.
+        atpm_unit_query: scale ATPM's free query to unit norm; False leaves it unconstrained.
         atpm_rho, atpm_lambda: fix ATPM's transport ρ or proximal recall λ; None learns it for each
             token.
         atpm_joint_beta: give both views of ATPM's entity the same strength, βK = βV.
@@ -92,7 +99,7 @@ class FourfoldConfig(PreTrainedConfig):
     expand_v: float = 2.0
     atpm_key_dim: int | None = None
     transport_rank: int = 16
-    atpm_unit_query: bool = True
+    atpm_unit_query: bool = False
     atpm_rho: float | None = None
     atpm_lambda: float | None = None
     atpm_joint_beta: bool = False
@@ -159,18 +166,18 @@ class FourfoldConfig(PreTrainedConfig):
 
     def identity(self) -> dict[str, Any]:
         """The fields that decide what a model computes; not those of transformers itself, nor those
-        that say how it is run."""
+        that say how it is run, nor those of layers that it does not have."""
         own = FourfoldConfig.__annotations__.keys() - RUNNING
-        return {name: getattr(self, name) for name in sorted(own)}
+        return _deciding({name: getattr(self, name) for name in sorted(own)})
 
     @classmethod
     def completed(cls, identity: dict[str, Any]) -> dict[str, Any]:
-        """``identity`` as an earlier version wrote it, with the fields that it did not know.
+        """``identity`` as an earlier version wrote it, as this one would.
 
         A field that came later leaves everything as it was unless it is set.
         """
         own = cls.__annotations__.keys() - RUNNING
-        return {name: getattr(cls, name) for name in sorted(own)} | identity
+        return _deciding({name: getattr(cls, name) for name in sorted(own)} | identity)
 
     def validate(self) -> None:
         """Refuse what no model can be built from; transformers calls this before saving, too."""
@@ -229,3 +236,10 @@ class FourfoldConfig(PreTrainedConfig):
             self.mosaic_delay_draw,
             prefix="mosaic_",
         )
+
+
+def _deciding(identity: dict[str, Any]) -> dict[str, Any]:
+    """``identity`` without fields of layers that are not there."""
+    has = set(identity["layer_types"] or ())
+    others = tuple(start for start, kinds in OF_LAYERS.items() if not kinds & has)
+    return {name: value for name, value in identity.items() if not name.startswith(others)}

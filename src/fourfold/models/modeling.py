@@ -102,7 +102,7 @@ class FourfoldModel(FourfoldPreTrainedModel):
         self.layers = nn.ModuleList(FourfoldBlock(config, kind) for kind in config.layer_types)
         for depth, block in enumerate(self.layers):
             for module in block.modules():
-                module.initial_std = config.initial_std(depth)
+                module.initial_std = config.initial_std(depth)  # type: ignore[assignment]
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.gradient_checkpointing = False
         self.post_init()
