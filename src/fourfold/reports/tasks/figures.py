@@ -92,7 +92,7 @@ def plates(results: GridResults) -> list[Plate]:
         ),
         Plate(
             "parts",
-            "Current, stale, untouched and empty",
+            "Parts of answers, by what they are about",
             tuple(
                 Panel(
                     f"{task}, {SPLITS[split]}",

@@ -29,6 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "stale": {"facecolor": "#c4622d", "hatch": "////"},
     "untouched": {"facecolor": "#8080c0"},
     "empty": {"facecolor": "#c9c4b4"},
+    "told": {"facecolor": "#400040"},
+    "known": {"facecolor": "#d8b0e0", "hatch": "...."},
 }
 """Parts of answers, and how their bars look."""
 
