@@ -81,14 +81,21 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
         self, x: Tensor, state: RecurrentState | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, RecurrentState]:
         streams, convolution = self.project(x, state, cu_seqlens)
-        y, memory = type(self).operator(
-            **self.coordinates(x, streams),
-            initial_state=None if state is None else state.memory,
+        before = None if state is None else state.memory
+        y, memory = self.remember(self.coordinates(x, streams), before, cu_seqlens)
+        y = self._normalise(y, x).flatten(-2)
+        return self.out_proj(y), RecurrentState(memory=memory, convolution=convolution)
+
+    def remember(
+        self, coordinates: dict[str, Tensor], memory: Tensor | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, Any]:
+        """What is read, (B, T, H, D), and the new memory (N, H, S, D)."""
+        return type(self).operator(
+            **coordinates,
+            initial_state=memory,
             cu_seqlens=cu_seqlens,
             chunk_size=self.chunk_size,
         )
-        y = self._normalise(y, x).flatten(-2)
-        return self.out_proj(y), RecurrentState(memory=memory, convolution=convolution)
 
     def _normalise(self, y: Tensor, x: Tensor) -> Tensor:
         """rms(y) ⊙ gate(W_g x), with y (B, T, H, D)."""
