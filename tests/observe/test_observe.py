@@ -15,15 +15,8 @@ FAMILY = ("atpm", "gated_deltanet", "deltanet", "comba", "linear_attention")
 
 def model_of(*layers, **settings):
     torch.manual_seed(1)
-    config = FourfoldConfig(
-        vocab_size=40,
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=list(layers),
-        initializer_range=0.4,
-        eos_token_id=None,
-        **settings,
-    )
+    sizes = dict(vocab_size=40, hidden_size=16, num_attention_heads=2, initializer_range=0.4)
+    config = FourfoldConfig(**sizes | settings, layer_types=list(layers), eos_token_id=None)
     model = FourfoldForCausalLM(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():

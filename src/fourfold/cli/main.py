@@ -11,6 +11,7 @@ from fourfold.cli.bench_commands import bench
 from fourfold.cli.common import console, plain_errors
 from fourfold.cli.evaluate import evaluate
 from fourfold.cli.harness import lm_eval
+from fourfold.cli.inspect import inspect
 from fourfold.cli.plan import plan
 from fourfold.cli.plot_run import plot_run
 from fourfold.cli.tasks_commands import tasks
@@ -160,6 +161,7 @@ def chat(
 
 
 app.command()(evaluate)
+app.command()(inspect)
 app.command()(plan)
 app.command()(plot_run)
 app.command("lm-eval")(lm_eval)

@@ -24,10 +24,8 @@ def open_model(folder: Path) -> tuple[FourfoldForCausalLM, PreTrainedTokenizerBa
     Raises:
         ValueError: the folder holds no model of ours.
     """
-    model, tokenizer = open_any_model(folder)
-    if not isinstance(model, FourfoldForCausalLM):
-        raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
-    return model, tokenizer
+    model = open_weights(folder)
+    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def open_any_model(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -37,15 +35,30 @@ def open_any_model(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
         OSError: its tokenizer is not there.
         ValueError: the folder holds no causal model, or one that cannot be read.
     """
+    model = _weights(folder)
+    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def open_weights(folder: Path) -> FourfoldForCausalLM:
+    """The model of ours saved in ``folder``, which may have no tokenizer.
+
+    Raises:
+        ValueError: the folder holds no model of ours.
+    """
+    model = _weights(folder)
+    if not isinstance(model, FourfoldForCausalLM):
+        raise ValueError(f"{folder} holds a {type(model).__name__}, not a model of fourfold.")
+    return model
+
+
+def _weights(folder: Path) -> PreTrainedModel:
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} holds no saved model: config.json is missing.")
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
     except SafetensorError as error:
         raise ValueError(f"The weights in {folder} cannot be read: {error}.") from error
-    return model, tokenizer
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -46,8 +46,8 @@ grows at most twofold in two tokens, so 2³²-fold between two looks: far from o
 PIECE = 512
 """Tokens that ``losses`` reads at once: the logits of a long text need not stand side by side."""
 
-LARGEST_BOUND = 1e28
-"""What can grow 2³²-fold and still be a float32."""
+LARGEST_BOUND = 1e26
+"""What can grow 2³²-fold, be read with a query of some hundreds, and still be a float32."""
 
 _LOGITS = "next_logits"
 
@@ -68,7 +68,7 @@ class Session:
     Args:
         model: a causal language model of this library; its weights are not changed.
         tokenizer: the tokenizer it was trained with.
-        max_state_norm: bound on the Frobenius norm of each head's state, 10²⁸ at most. Whenever the
+        max_state_norm: bound on the Frobenius norm of each head's state, 10²⁶ at most. Whenever the
             tokens seen are a multiple of 64, a longer state is scaled back, and the event is logged
             and kept in ``guard_events``; in between it may pass the bound. None for no guard.
 
@@ -115,6 +115,11 @@ class Session:
     def state(self) -> dict[str, Tensor]:
         """The memory as named tensors ("layers.0.memory", …); not copies, so leave them as is."""
         return self._cache.named_tensors()
+
+    @property
+    def cache(self) -> FourfoldCache:
+        """A copy of the memory, for the model itself to go on from; the session does not see it."""
+        return self._cache.fork()
 
     @property
     def nbytes(self) -> int:

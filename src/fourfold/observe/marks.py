@@ -1,0 +1,40 @@
+"""Labels that a user gives to pieces of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fourfold.evaluation.suites.suite import Words
+from fourfold.observe.events import Event
+
+
+def marked(
+    words: Words, tokens: Sequence[int], marks: Sequence[str]
+) -> tuple[list[str], list[Event]]:
+    """What is shown for each token, and the event that it is part of.
+
+    Args:
+        marks: "NAME=TEXT": wherever TEXT occurs, its tokens are of the event NAME. Where marks
+            overlap, the last counts.
+
+    Raises:
+        ValueError: a mark has another form, or occurs nowhere.
+    """
+    # A token may be part of a letter only: what it adds to the text tells where it stands.
+    ends = [len(words.text(tokens[: place + 1])) for place in range(len(tokens))]
+    starts = [0, *ends[:-1]]
+    whole = words.text(tokens)
+    events = [Event("")] * len(tokens)
+    for mark in marks:
+        name, sign, text = mark.partition("=")
+        if not (name and sign and text):
+            raise ValueError(f"A mark must be NAME=TEXT, like place=Paris; got {mark}.")
+        place = whole.find(text)
+        if place < 0:
+            raise ValueError(f"The mark {mark} occurs nowhere in the text.")
+        while place >= 0:
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                if start < place + len(text) and end > place:
+                    events[number] = Event(name, text)
+            place = whole.find(text, place + len(text))
+    return [words.text([token]) for token in tokens], events
