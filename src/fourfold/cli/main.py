@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fourfold.cli.bench_commands import bench
+from fourfold.cli.capacity import capacity
 from fourfold.cli.common import console, plain_errors
 from fourfold.cli.evaluate import evaluate
 from fourfold.cli.harness import lm_eval
@@ -162,6 +163,7 @@ def chat(
 
 app.command()(evaluate)
 app.command()(inspect)
+app.command()(capacity)
 app.command()(plan)
 app.command()(plot_run)
 app.command("lm-eval")(lm_eval)
