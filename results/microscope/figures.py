@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fourfold.reports.markdown import markdown_table, spread
 from fourfold.reports.tasks.figures import LOOKS
 from fourfold.settings import read_mapping
 
@@ -106,19 +106,6 @@ def draw(found: dict[str, list[dict[str, Any]]], panel: Any, path: Path) -> None
         figure.savefig(path, dpi=150)
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def shown(values: list[float], digits: int = 2) -> str:
-    """The mean over seeds, and the least and greatest."""
-    text = f"{fmean(values):.{digits}f}"
-    return (
-        text if len(values) < 2 else f"{text} ({min(values):.{digits}f}–{max(values):.{digits}f})"
-    )
-
-
 def tables(found: dict[str, list[dict[str, Any]]]) -> str:
     parts = []
     best = []
@@ -129,11 +116,11 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> str:
             for result in each:
                 aucs = [r["auc"] for r in result["separation"] if r["quantity"] == quantity]
                 strongest.append(max(aucs, key=lambda value: abs(value - 0.5)))
-            row.append(shown(strongest) if strongest else "")
+            row.append(spread(strongest, 2) if strongest else "")
         best.append(row)
     parts.append(
         "AUC of the head that tells the events apart best, mean over seeds (least–greatest)\n\n"
-        + table(["", *SHOWN.values()], best)
+        + markdown_table(["", *SHOWN.values()], best)
     )
     held: list[str] = []
     for each in found.values():
@@ -145,7 +132,7 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> str:
     rows = []
     for task, each in found.items():
         whole = [100 * result["ablation"][0]["exact_match"] for result in each]
-        line = [task, shown(whole, 1) if whole else ""]
+        line = [task, spread(whole) if whole else ""]
         for name in sorted(held):
             losses = []
             for result in each:
@@ -157,11 +144,11 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> str:
                         == name
                     )
                 )
-            line.append(shown(losses, 1) if losses else "")
+            line.append(spread(losses) if losses else "")
         rows.append(line)
     parts.append(
         "Points of exact match lost when a coordinate of one head is held, of the head that loses "
-        "most\n\n" + table(["", "as it is", *sorted(held)], rows)
+        "most\n\n" + markdown_table(["", "as it is", *sorted(held)], rows)
     )
     return "\n\n".join(parts) + "\n"
 

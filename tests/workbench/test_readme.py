@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fourfold.reports import markdown_table, read_comparison
+from fourfold.reports import comparison_markdown, read_comparison
 from fourfold.reports.benchmarks import markdown
 
 ROOT = Path(__file__).parents[2]
@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_table_is_drawn_from_the_committed_results():
-    assert markdown_table(read_comparison(ROOT / "results" / "demo")) in README
+    assert comparison_markdown(read_comparison(ROOT / "results" / "demo")) in README
 
 
 def test_the_example_runs_and_remembers(tmp_path, monkeypatch, capsys):

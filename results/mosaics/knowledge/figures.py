@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fourfold.grid.config import Grid, slug
+from fourfold.reports.markdown import markdown_table, spread
 from fourfold.reports.tasks.figures import LOOKS
 from fourfold.reports.tasks.styles import LineStyle, line_styles
 from fourfold.settings import read_mapping, validated
@@ -147,19 +148,6 @@ def shots(measures: Measures, figure: Figure) -> None:
 FIGURES = {"lengths": (lengths, 6.4), "adapting": (adapting, 6.4), "shots": (shots, 9.6)}
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def shown(each: list[float]) -> str:
-    """The mean, and the least and greatest of several seeds."""
-    if not each:
-        return ""
-    spread = f" ({min(each):.0f}–{max(each):.0f})" if len(each) > 1 else ""
-    return f"{fmean(each):.1f}{spread}"
-
-
 def by_column(measures: Measures, task: str, key: str, columns: tuple[int, ...], **only) -> str:
     rows = []
     for name, results in measures.of(task):
@@ -167,8 +155,8 @@ def by_column(measures: Measures, task: str, key: str, columns: tuple[int, ...],
             points = values(results, silent, key, exact, **only)
             if points:
                 label = f"{name}, long memory off" if silent else name
-                rows.append([label, *(shown(points.get(column, [])) for column in columns)])
-    return table([key, *map(str, columns)], rows)
+                rows.append([label, *(spread(points.get(column, [])) for column in columns)])
+    return markdown_table([key, *map(str, columns)], rows)
 
 
 def books(measures: Measures) -> str:
@@ -181,11 +169,11 @@ def books(measures: Measures) -> str:
             if found:
                 label = f"{name}, long memory off" if silent else name
                 parts = (
-                    shown([100 * row["parts"][part]["share"] for row in found])
+                    spread([100 * row["parts"][part]["share"] for row in found])
                     for part in ("told", "known")
                 )
                 rows.append([label, *parts])
-    return table(["", "told", "known"], rows)
+    return markdown_table(["", "told", "known"], rows)
 
 
 def adapted(measures: Measures) -> str:
@@ -195,7 +183,7 @@ def adapted(measures: Measures) -> str:
             if points := result.get("adaptation"):
                 header = ["steps", *(str(point["steps"]) for point in points)]
                 rows.append([name, *(f"{100 * exact(point):.1f}" for point in points)])
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 def main(folder: Path) -> None:

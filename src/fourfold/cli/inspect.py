@@ -124,7 +124,7 @@ def _text(
     folder: Path, text: str | None, session: Path | None, marks: tuple[str, ...], last: int
 ) -> dict[str, Any]:
     from fourfold.cli.models import open_session
-    from fourfold.evaluation.suites.suite import Words
+    from fourfold.data.words import Words
     from fourfold.observe.inspection import inspect_reading
     from fourfold.observe.marks import marked
 

@@ -87,10 +87,10 @@ def report(
     table: Annotated[bool, typer.Option("--table", help="Print a Markdown table instead.")] = False,
 ) -> None:
     """Draw report.html again from the results in FOLDER."""
-    from fourfold.reports import markdown_table, read_comparison, write_report
+    from fourfold.reports import comparison_markdown, read_comparison, write_report
 
     if table:
-        typer.echo(markdown_table(read_comparison(folder)))
+        typer.echo(comparison_markdown(read_comparison(folder)))
     else:
         typer.echo(f"Report: {write_report(folder)}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fourfold.evaluation.suites.suite import Words
+from fourfold.data.words import Words
 from fourfold.observe.events import Event
 
 

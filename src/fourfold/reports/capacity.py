@@ -22,8 +22,7 @@ def items_figure(rows: Sequence[Row], measure: str) -> Figure:
     sizes = _different(rows, "address_dim")
     decays = _different(rows, "decay")
     with rc_context(LOOKS):
-        figure = Figure(figsize=(3.4 * len(sizes), 2.7 * len(kinds)), layout="constrained")
-        panels = figure.subplots(len(kinds), len(sizes), squeeze=False)
+        figure, panels = _panels(kinds, sizes)
         for kind, line in zip(kinds, panels, strict=True):
             for size, axes in zip(sizes, line, strict=True):
                 for rule in _different(rows, "rule"):
@@ -35,9 +34,6 @@ def items_figure(rows: Sequence[Row], measure: str) -> Figure:
                             == (kind, size, rule, decay)
                         ]
                         _draw(axes, found, measure, rule, number, decay)
-                axes.axvline(size, color="#b9b5a8", linewidth=0.8, linestyle=":")
-                axes.set(title=f"{kind}, S = {size}", xlabel="items")
-                axes.set_xscale("log", base=2)
                 if measure == "error":
                     axes.set(ylabel="‖y − e‖² / ‖e‖²", yscale="symlog", ylim=(-0.02, 20))
                     axes.set_yscale("symlog", linthresh=0.1)
@@ -72,8 +68,7 @@ def neighbours_figure(rows: Sequence[Row]) -> Figure:
     kinds = _different(rows, "addresses")
     shares = sorted({round(row["overwritten"] / row["items"], 2) for row in rows})
     with rc_context(LOOKS):
-        figure = Figure(figsize=(3.4 * len(sizes), 2.7 * len(kinds)), layout="constrained")
-        panels = figure.subplots(len(kinds), len(sizes), squeeze=False)
+        figure, panels = _panels(kinds, sizes)
         for kind, line in zip(kinds, panels, strict=True):
             for size, axes in zip(sizes, line, strict=True):
                 for rule in _different(rows, "rule"):
@@ -138,6 +133,18 @@ def trained_figure(rows: Sequence[Row], task: str) -> Figure:
         axes.set_xticks(items, [str(item) for item in items])
         axes.minorticks_off()
     return figure
+
+
+def _panels(kinds: Sequence[str], sizes: Sequence[int]) -> tuple[Figure, Any]:
+    """A panel for each kind and size of addresses; a dotted line stands at S items."""
+    figure = Figure(figsize=(3.4 * len(sizes), 2.7 * len(kinds)), layout="constrained")
+    panels = figure.subplots(len(kinds), len(sizes), squeeze=False)
+    for kind, line in zip(kinds, panels, strict=True):
+        for size, axes in zip(sizes, line, strict=True):
+            axes.axvline(size, color="#b9b5a8", linewidth=0.8, linestyle=":")
+            axes.set(title=f"{kind}, S = {size}", xlabel="items")
+            axes.set_xscale("log", base=2)
+    return figure, panels
 
 
 def _stream(row: Row) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fourfold.files import write_atomically
+from fourfold.reports.markdown import markdown_table
 from fourfold.reports.style import STYLE, inline_svg
 from fourfold.results import read_result
 
@@ -92,11 +93,10 @@ def table_rows(results: Sequence[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
-def markdown_table(results: Sequence[dict[str, Any]]) -> str:
+def comparison_markdown(results: Sequence[dict[str, Any]]) -> str:
     """``table_rows`` as a Markdown table."""
     header, *rows = table_rows(results)
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+    return markdown_table(header, rows)
 
 
 def _page(results: Sequence[dict[str, Any]]) -> str:

@@ -12,9 +12,10 @@ from typing import Literal
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from fourfold.data.words import Words
 from fourfold.evaluation.suites.labelled import Labelled, read_labelled
 from fourfold.evaluation.suites.reading import Reading
-from fourfold.evaluation.suites.suite import Row, Suite, Words, asking, shares
+from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
 
 Names = Literal["real", "anonymous"]
 

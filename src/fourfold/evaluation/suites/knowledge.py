@@ -14,11 +14,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from fourfold.data.documents import read_documents
+from fourfold.data.words import Words
 from fourfold.evaluation.bits import windows
 from fourfold.evaluation.positions import PositionTotals
 from fourfold.evaluation.suites.questions import Asked, plain, read_questions
 from fourfold.evaluation.suites.reading import Reading
-from fourfold.evaluation.suites.suite import Row, Suite, Words, asking, shares
+from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
 from fourfold.models import FourfoldForCausalLM
 
 BOOKS = ("closed", "open")

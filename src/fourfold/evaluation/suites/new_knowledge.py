@@ -12,9 +12,10 @@ from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from fourfold.data.documents import read_documents
+from fourfold.data.words import Words
 from fourfold.evaluation.suites.questions import Asked, contains, read_questions
 from fourfold.evaluation.suites.reading import Reading
-from fourfold.evaluation.suites.suite import Row, Suite, Words, asking, shares
+from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from fourfold.data.encoding import encoder_of
 from fourfold.evaluation.mode import measuring
 from fourfold.evaluation.scores import bootstrap
 from fourfold.models import FourfoldForCausalLM
@@ -46,29 +45,6 @@ class Suite(Section):
             FileNotFoundError, OSError, ValueError: ``data`` or another field cannot be used, in a
                 sentence.
         """
-
-
-class Words:
-    """A tokenizer, without special tokens around what it encodes."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-        self._encoder = encoder_of(tokenizer)
-
-    def tokens(self, text: str) -> list[int]:
-        """Tokens of a text."""
-        (found,) = self._encoder.texts([text.encode(errors="replace")])
-        return [int(token) for token in found]
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, without those that stand for no text."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
-
-    def ends(self) -> set[int]:
-        """Tokens that end an answer: the end of text, and that of a line if it is one token."""
-        line = self.tokens("\n")
-        found = {self._tokenizer.eos_token_id, line[0] if len(line) == 1 else None}
-        return {token for token in found if token is not None}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fourfold.grid.cell import TESTS
+from fourfold.reports.markdown import markdown_table
 from fourfold.reports.tasks.gaps import count_table, diverged_cells, missing_cells
 from fourfold.reports.tasks.mixture_table import mixture_table, mixtures
 from fourfold.reports.tasks.other_tables import model_table, rate_table, task_table
@@ -50,10 +51,9 @@ def full_markdown(results: GridResults) -> str:
 
 
 def _table(content: Table) -> str:
-    rule = ["---"] * content.words + ["---:"] * (len(content.header) - content.words)
     header = [_escape(title) for title in content.header]
     rows = [[_entry(entry) for entry in row] for row in content.rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+    return markdown_table(header, rows, words=content.words)
 
 
 def _entry(entry: Entry) -> str:
