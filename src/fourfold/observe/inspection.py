@@ -68,7 +68,7 @@ def inspect_reading(
     with observe(model, vectors=True) as trace, torch.no_grad():
         model(torch.tensor([list(tokens)], device=model.device), cache=fork)
     first = max(0, len(tokens) - last)
-    trace.label([event.kind for event in events])
+    trace.label(_beginnings(events))
     shown = [_layer(trace, number, first) for number in trace.kinds]
     labelled = trace if around is None else around
     known = [kind for kind in EVENTS if kind in labelled.events]
@@ -100,14 +100,16 @@ def many_readings(
     with observe(model) as trace, torch.no_grad():
         model(packed.to(model.device), cu_seqlens=ends.to(model.device), use_cache=False)
     for number, (_, events) in enumerate(read):
-        # What many tokens are part of happens where it begins.
-        kinds = [event.kind for event in events]
-        starts = [
-            event.kind if place == 0 or events[place - 1] != event else ""
-            for place, event in enumerate(events)
-        ]
-        trace.label(starts if any(starts) else kinds, sequence=number)
+        trace.label(_beginnings(events), sequence=number)
     return trace
+
+
+def _beginnings(events: Sequence[Event]) -> list[str]:
+    """Kinds of events at the tokens where they begin; "" at the others of the same event."""
+    return [
+        event.kind if place == 0 or events[place - 1] != event else ""
+        for place, event in enumerate(events)
+    ]
 
 
 def _layer(trace: Trace, number: int, first: int) -> Page:
