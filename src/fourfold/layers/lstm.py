@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fourfold.layers.base import Initialised, MemoryLayer
 from fourfold.layers.packing import mask_of, pack, unpack
@@ -51,22 +51,38 @@ class LSTM(MemoryLayer[LSTMState]):
             return y, LSTMState(hidden=hidden[0], cell=cell[0])
 
         mask = mask_of(cu_seqlens)
-        # torch's packed sequences must not be empty, so only those with tokens are walked.
         lengths = mask.sum(1)
-        walked = lengths.nonzero().flatten()
-        own = state.select(walked)
-        padded = pack_padded_sequence(
-            unpack(x, mask).index_select(0, walked),
-            lengths.index_select(0, walked).cpu(),
-            batch_first=True,
-            enforce_sorted=False,
+        # Longest first, so that those which are still being read are always the first ones.
+        order = lengths.argsort(descending=True, stable=True)
+        back = order.argsort()
+        y, (hidden, cell) = self._walk(
+            unpack(x, mask).index_select(0, order),
+            (state.hidden.index_select(0, order)[None], state.cell.index_select(0, order)[None]),
+            lengths.index_select(0, order).tolist(),
         )
-        packed, (hidden, cell) = self.cell(padded, (own.hidden[None], own.cell[None]))
-        y, _ = pad_packed_sequence(packed, batch_first=True)
-        return pack(y, mask.index_select(0, walked)), LSTMState(
-            hidden=state.hidden.index_copy(0, walked, hidden[0]),
-            cell=state.cell.index_copy(0, walked, cell[0]),
+        return pack(y.index_select(0, back), mask), LSTMState(
+            hidden=hidden[0].index_select(0, back), cell=cell[0].index_select(0, back)
         )
+
+    def _walk(
+        self, rows: Tensor, state: tuple[Tensor, Tensor], lengths: list[int]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Read rows of falling lengths, from one length to the next at a time.
+
+        torch reads packed sequences as well, but there every token takes a slice of all of them,
+        which makes its backward pass quadratic.
+        """
+        stops = sorted({length for length in lengths if length})
+        steps = [stop - start for start, stop in zip([0, *stops], stops, strict=False)]
+        read, ended = [], []
+        for piece, stop in zip(rows.split(steps, 1), stops, strict=True):
+            alive = sum(length >= stop for length in lengths)
+            ended.append(tuple(part[:, alive:] for part in state))
+            y, state = self.cell(piece[:alive], tuple(part[:, :alive] for part in state))
+            read.append(F.pad(y, (0, 0, 0, 0, 0, len(lengths) - alive)))
+        parts = [state, *reversed(ended)]
+        hidden, cell = (torch.cat([part[index] for part in parts], 1) for index in (0, 1))
+        return torch.cat(read, 1), (hidden, cell)
 
     def initial_state(
         self, sequences: int, *, dtype: torch.dtype, device: torch.device | str | None = None
