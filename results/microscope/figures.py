@@ -107,21 +107,32 @@ def draw(found: dict[str, list[dict[str, Any]]], panel: Any, path: Path) -> None
 
 
 def tables(found: dict[str, list[dict[str, Any]]]) -> str:
-    parts = []
-    best = []
-    for task, each in found.items():
-        row = [task]
-        for quantity in SHOWN:
-            strongest = []
-            for result in each:
-                aucs = [r["auc"] for r in result["separation"] if r["quantity"] == quantity]
-                strongest.append(max(aucs, key=lambda value: abs(value - 0.5)))
-            row.append(spread(strongest, 2) if strongest else "")
-        best.append(row)
-    parts.append(
-        "AUC of the head that tells the events apart best, mean over seeds (least–greatest)\n\n"
-        + markdown_table(["", *SHOWN.values()], best)
-    )
+    parts: list[str] = []
+    for key, title in (
+        ("auc", "at all tokens"),
+        ("matched", "among tokens at the same position"),
+    ):
+        rows = []
+        for task, each in found.items():
+            row = [task]
+            for quantity in (*SHOWN, "position"):
+                strengths = [
+                    max(abs(r[key] - 0.5) for r in found_rows)
+                    for result in each
+                    if (
+                        found_rows := [
+                            r
+                            for r in result["separation"]
+                            if r["quantity"] == quantity and r[key] is not None
+                        ]
+                    )
+                ]
+                row.append(spread(strengths, 2))
+            rows.append(row)
+        parts.append(
+            f"|AUC − ½| of the head that tells the events apart best, {title}, mean over seeds "
+            "(least–greatest)\n\n" + markdown_table(["", *SHOWN.values(), "position"], rows)
+        )
     held: list[str] = []
     for each in found.values():
         for result in each:

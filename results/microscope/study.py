@@ -8,7 +8,8 @@ what is there is not done again:
     means        of every quantity, by layer, head and event
     separation   how well a quantity tells two kinds of events apart at tokens of one kind: the
                  probability that it is greater at one than at the other (AUC), with an interval
-                 over examples
+                 over examples; also among tokens at the same position alone, for changes come
+                 after writes, and whatever grows along a text tells them apart, too
     ablation     exact match with each coordinate of each head held
 """
 
@@ -94,6 +95,16 @@ def auc(one: Tensor, other: Tensor) -> float:
     return (total - len(other) * (len(other) + 1) / 2) / (len(one) * len(other))
 
 
+def matched(one: dict[int, Tensor], other: dict[int, Tensor]) -> float | None:
+    """``auc`` among values at the same position, over all positions; None where there are none."""
+    wins = pairs = 0.0
+    for position in one.keys() & other.keys():
+        size = len(one[position]) * len(other[position])
+        wins += size * auc(one[position], other[position])
+        pairs += size
+    return wins / pairs if pairs else None
+
+
 def separation(trace: Trace, words: list[str], task: str) -> list[dict[str, Any]]:
     letter, first, second = PAIRS[task]
     groups: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -112,23 +123,37 @@ def separation(trace: Trace, words: list[str], task: str) -> list[dict[str, Any]
 
     draws = [both(chosen) for chosen in (examples, *resampled)]
     rows = []
-    for layer, found in trace.values.items():
-        for quantity in COORDINATES:
-            for head in range(found[quantity].shape[1]):
-                values = found[quantity][:, head]
-                whole, *others = (auc(values[one], values[other]) for one, other in draws)
-                others.sort()
-                tail = round(0.025 * RESAMPLES)
-                rows.append(
-                    {
-                        "layer": layer,
-                        "head": head,
-                        "quantity": quantity,
-                        "auc": whole,
-                        "interval": [others[tail], others[-1 - tail]],
-                        "of": [len(side) for side in draws[0]],
-                    }
-                )
+    place_of = {
+        side: {
+            int(position): [p for p in places if trace.position[p] == position]
+            for position in trace.position[places].unique()
+        }
+        for side, places in zip((0, 1), draws[0], strict=True)
+    }
+    columns = [
+        (layer, head, quantity, found[quantity][:, head])
+        for layer, found in trace.values.items()
+        for quantity in COORDINATES
+        for head in range(found[quantity].shape[1])
+    ]
+    # What position alone tells, to hold the coordinates against.
+    columns.append((None, None, "position", trace.position))
+    for layer, head, quantity, values in columns:
+        whole, *others = (auc(values[one], values[other]) for one, other in draws)
+        others.sort()
+        tail = round(0.025 * RESAMPLES)
+        sides = [{at: values[places] for at, places in place_of[side].items()} for side in (0, 1)]
+        rows.append(
+            {
+                "layer": layer,
+                "head": head,
+                "quantity": quantity,
+                "auc": whole,
+                "interval": [others[tail], others[-1 - tail]],
+                "matched": matched(*sides),
+                "of": [len(side) for side in draws[0]],
+            }
+        )
     return rows
 
 

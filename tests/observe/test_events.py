@@ -45,6 +45,12 @@ def test_a_write_is_an_update_if_its_key_was_written_before():
     assert len(kinds) == 3
 
 
+def test_two_statements_about_one_key_are_two_events():
+    task = make_task("overwrite", {"keys": 1, "value_tokens": 1})
+    _, events = events_of(task, Source(task).example("ood", 0))
+    assert len(set(events)) == len(events) // 2
+
+
 def test_signs_and_what_they_name_belong_together():
     for index in range(20):
         read = labelled("rebind", index, asked=False)

@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 
 from fourfold import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM, Session
 from fourfold.cli import app
+from fourfold.data.words import Words
 from fourfold.evaluation.answers import decode
 from fourfold.evaluation.scores import exact
 from fourfold.observe.ablation import ablate
-from fourfold.observe.events import events_of
+from fourfold.observe.events import Event, events_of
 from fourfold.observe.inspection import inspect_reading, many_readings
+from fourfold.observe.marks import marked
 from fourfold.reports.inspection import page
 from fourfold.tasks import Source, make_task
 
@@ -328,3 +330,45 @@ def primed(model):
     cache = model.new_cache()
     model(torch.tensor([[1, 2, 3]]), cache=cache)
     return cache
+
+
+def test_of_a_long_text_the_end_is_shown_as_if_all_of_it_were():
+    model = FourfoldForCausalLM(
+        FourfoldConfig(hidden_size=16, num_attention_heads=2, layer_types=["atpm"] * 2)
+    ).eval()
+    tokens = torch.randint(256, (700,), generator=torch.Generator().manual_seed(3)).tolist()
+    words, events = [str(token) for token in tokens], [Event("")] * 700
+    whole = inspect_reading(model, tokens, words, events, title="all")
+    part = inspect_reading(model, tokens, words, events, title="end", last=40)
+    assert part["words"] == words[-40:]
+    for at, other in zip(whole["layers"], part["layers"], strict=True):
+        for name, quantity in at["quantities"].items():
+            found = torch.tensor(other["quantities"][name]["values"])
+            wanted = torch.tensor(quantity["values"][-40:])
+            torch.testing.assert_close(found, wanted, rtol=5e-3, atol=1e-3)
+    assert len(part["readable"][0]["items"]) == 20
+
+
+def test_marks_stand_where_they_do_in_a_long_text_of_many_letters():
+    text = "là-bas, œuf " * 30 + "Paris et là"
+    words = Words(ByteTokenizer())
+    tokens = words.tokens(text)
+    _, events = marked(words, tokens, ["a=Paris", "b=là"])
+    raw = text.encode()
+    for name, mark in (("a", "Paris"), ("b", "là")):
+        places = {i for i, event in enumerate(events) if event.kind == name}
+        found = {
+            m.start() + k
+            for m in re.finditer(mark.encode(), raw)
+            for k in range(len(mark.encode()))
+        }
+        assert places >= {place for place in found if raw[place] < 128}
+        assert places <= found
+
+
+def test_a_model_without_a_state_to_look_at_is_refused_also_with_a_session(tmp_path):
+    model = FourfoldForCausalLM(
+        FourfoldConfig(hidden_size=16, num_attention_heads=2, layer_types=["attention"])
+    ).eval()
+    with pytest.raises(ValueError, match="None of the model's layers"):
+        inspect_reading(model, [], [], [], title="Empty", cache=primed(model))

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fourfold import FourfoldConfig, FourfoldForCausalLM
+from fourfold.models.compatibility import CACHE_NAME
 from fourfold.observe import QUANTITIES, Trace, intervene, observe
 
 FAMILY = ("atpm", "gated_deltanet", "deltanet", "comba", "linear_attention")
@@ -310,3 +311,19 @@ def test_every_quantity_that_is_seen_has_a_meaning():
     with observe(model) as trace:
         model(tokens(1, 3))
     assert {name for found in trace.values.values() for name in found} == set(QUANTITIES)
+
+
+def test_a_cache_that_a_call_made_goes_on_with_its_sequences():
+    model, ids = model_of("atpm"), tokens(2, 9)
+    with observe(model) as trace:
+        first = model(ids[:, :4], use_cache=True)
+        model(ids[:, 4:], cache=getattr(first, CACHE_NAME))
+    assert sorted(by_place_tokens(trace)) == [(row, at) for row in range(2) for at in range(9)]
+
+
+def test_a_number_of_tokens_to_keep_must_be_one_or_more():
+    with (
+        pytest.raises(ValueError, match="last must be 1 or more"),
+        observe(model_of("atpm"), last=0),
+    ):
+        pass

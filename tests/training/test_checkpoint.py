@@ -125,3 +125,12 @@ def test_a_full_disk_leaves_the_checkpoint_before(kept):
     assert "refused: model.safetensors cannot be written" in done.stdout, done.stderr
     assert [path.name for path in kept.folder.iterdir()] == ["step-00000003"]
     assert json.dumps(kept.latest(RUN).position) == '{"lanes": [3]}'
+
+
+def test_a_run_begun_before_the_last_share_was_a_field_goes_on(kept):
+    earlier = RUN | {"training": {"steps": 9}}
+    kept.write(checkpoint(3, run=earlier))
+    now = RUN | {"training": {"steps": 9, "final_share": 0.1}}
+    assert kept.latest(now).step == 3
+    with pytest.raises(ValueError, match=r"\(different: training.final_share\)"):
+        kept.latest(RUN | {"training": {"steps": 9, "final_share": 0.01}})

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +115,7 @@ def measure(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any]:
     model = FourfoldForCausalLM.from_pretrained(folder / "models" / cell.path.with_suffix(""))
     rows = []
     for silent in conditions(model):
-        with model.without(*silent) if silent else nullcontext():
+        with model.without(*silent):
             rows += [{"disabled": silent, **row} for row in MEASURES[cell.task](grid, model)]
     result = settings(grid, cell) | {"rows": rows}
     if cell.task == "documents" and cell.seed == grid.seeds[0]:

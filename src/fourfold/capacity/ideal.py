@@ -157,6 +157,7 @@ class CapacityStudy(Section):
                 "addresses": addresses,
                 "items": items,
                 "overwritten": again,
+                "share": share,
                 "accuracy_before": recalled(before, drawn, others).accuracy,
                 "accuracy_after": recalled(after, drawn, others).accuracy,
                 "error_before": recalled(before, drawn, others).error,

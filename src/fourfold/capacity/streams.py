@@ -28,7 +28,8 @@ def operator_streams(
     close to 2: as it is, for as long as it is finite, and with the guard of a session.
 
     Yields:
-        stream, rho, guarded, token, norm, the latter before the guard looks, at every look.
+        stream, rho, guarded, token, norm, the latter before the guard looks, at every look; until
+        the state overflows.
     """
     draw = torch.Generator().manual_seed(seed)
     for rho in (0.0, 0.999):
@@ -50,9 +51,9 @@ def _follow(
         _, state = atpm(**inputs(STRIDE), initial_state=state)
         assert state is not None
         norm = float(state.double().norm())
-        yield {"stream": name, "rho": rho, "guarded": guarded, "token": token, "norm": norm}
         if not math.isfinite(norm):
             return
+        yield {"stream": name, "rho": rho, "guarded": guarded, "token": token, "norm": norm}
         if guarded and norm > BOUND:
             state = state * (BOUND / norm)
 
@@ -104,7 +105,8 @@ def _doubling(size: int) -> Row:
 
 @torch.no_grad()
 def model_stream(model: FourfoldForCausalLM, name: str, tokens: Sequence[int]) -> Iterator[Row]:
-    """The largest norm of any head's state of a model while it reads a stream, without a guard."""
+    """The largest norm of any head's state of a model while it reads a stream, without a guard,
+    until a state overflows."""
     cache = model.new_cache()
     for start in range(0, len(tokens), STRIDE):
         piece = torch.tensor([list(tokens[start : start + STRIDE])], device=model.device)
@@ -115,6 +117,6 @@ def model_stream(model: FourfoldForCausalLM, name: str, tokens: Sequence[int]) -
             if place.endswith(".memory") and state.ndim == 4
         ]
         norm = max(norms, default=0.0)
-        yield {"stream": name, "token": start + piece.shape[1], "norm": norm}
         if not math.isfinite(norm):
             return
+        yield {"stream": name, "token": start + piece.shape[1], "norm": norm}

@@ -18,6 +18,7 @@ ITEMS = "1,2,4,8,16,32"
 
 @plain_errors
 def capacity(
+    context: typer.Context,
     what: Annotated[
         Path, typer.Argument(metavar="MODEL|CONFIG", help="Trained model, or a study as YAML.")
     ],
@@ -39,6 +40,12 @@ def capacity(
     from fourfold.files import write_atomically
     from fourfold.results import provenance, write_result
 
+    if not what.is_dir():
+        sources = {name: context.get_parameter_source(name) for name in ("task", "items")}
+        if given := [
+            name for name, source in sources.items() if source and source.name != "DEFAULT"
+        ]:
+            raise ValueError(f"--{given[0]} is of a model; {what} is a study, with field=value.")
     measure = _model if what.is_dir() else _study
     with console.status("Measuring …"):
         result, figures = measure(what, tuple(changes or ()), task, items, tokens)

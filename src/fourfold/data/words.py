@@ -10,11 +10,20 @@ from fourfold.data.encoding import encoder_of
 
 
 class Words:
-    """A tokenizer, without special tokens around what it encodes."""
+    """A tokenizer, without special tokens around what it encodes.
+
+    Attributes:
+        opening: tokens that it puts before a text by itself, which a model may need to see there.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._encoder = encoder_of(tokenizer)
+        alone, bare = (
+            list(tokenizer("a", add_special_tokens=special).input_ids) for special in (True, False)
+        )
+        start = next((n for n in range(len(alone)) if alone[n : n + len(bare)] == bare), 0)
+        self.opening: list[int] = alone[:start]
 
     def tokens(self, text: str) -> list[int]:
         """Tokens of a text."""

@@ -17,10 +17,12 @@ class Event:
     Attributes:
         kind: such as "first write", "update" or "noise"; see ``EVENTS``.
         item: the word of what it is about, "" for nothing.
+        number: tells statements apart that say the same of the same.
     """
 
     kind: str
     item: str = ""
+    number: int = 0
 
 
 EVENTS = {
@@ -96,11 +98,11 @@ def _bound(words: Sequence[str]) -> list[Event]:
     while len(events) < len(words):
         word = words[len(events)]
         if word in _SIGNS:
-            now = Event(word, words[len(events) + 1])
+            now = Event(word, words[len(events) + 1], len(events))
             events += [now] * _SIGNS[word]
             continue
         if _is_key(word):
-            now = Event("update" if word in seen else "first write", word)
+            now = Event("update" if word in seen else "first write", word, len(events))
             seen.add(word)
         noise = word[0] == "n" and word[1:].isdigit()
         events.append(Event("noise") if noise else now)

@@ -24,6 +24,8 @@ SHARES = ("alpha", "beta", "beta_k", "beta_v", "erase", "write", "rho", "lambda"
 """Quantities from 0 to 1."""
 
 MOST_ITEMS = 40
+PIECE = 512
+"""Tokens before those that are shown, read at once."""
 BEFORE, AFTER = 4, 8
 """Tokens around an event."""
 
@@ -64,24 +66,28 @@ def inspect_reading(
     if not tokens:
         memories = dict(enumerate(model.memories()))
         layers = [n for n, memory in memories.items() if isinstance(memory, DeltaFamilyLayer)]
+        if not layers:
+            raise ValueError("None of the model's layers holds a delta-rule memory to look at.")
         return about | {"layers": [], "states": _states(fork, layers), "ablation": []}
-    with observe(model, vectors=True) as trace, torch.no_grad():
-        model(torch.tensor([list(tokens)], device=model.device), cache=fork)
-    first = max(0, len(tokens) - last)
+    with torch.no_grad():
+        before = torch.tensor([list(tokens[:-last])], device=model.device)
+        for piece in before.split(PIECE, dim=1):
+            if piece.numel():
+                model(piece, cache=fork, logits_to_keep=1)
+        tokens, words, events = tokens[-last:], words[-last:], events[-last:]
+        with observe(model, vectors=True) as trace:
+            model(torch.tensor([list(tokens)], device=model.device), cache=fork, logits_to_keep=1)
     trace.label(_beginnings(events))
-    shown = [_layer(trace, number, first) for number in trace.kinds]
     labelled = trace if around is None else around
     known = [kind for kind in EVENTS if kind in labelled.events]
     known += sorted({kind for kind in labelled.events if kind} - set(known))
     return about | {
-        "words": list(words[first:]),
-        "events": [{"kind": event.kind, "item": event.item} for event in events[first:]],
-        "layers": shown,
+        "words": list(words),
+        "events": [{"kind": event.kind, "item": event.item} for event in events],
+        "layers": [_layer(trace, number) for number in trace.kinds],
         "around_events": known,
         "around": {number: _around(labelled, number, known) for number in trace.kinds},
-        "readable": {
-            number: _readable(trace, number, words, events, first) for number in trace.kinds
-        },
+        "readable": {number: _readable(trace, number, words, events) for number in trace.kinds},
         "states": _states(fork, trace.kinds),
         "ablation": [],
     }
@@ -112,14 +118,14 @@ def _beginnings(events: Sequence[Event]) -> list[str]:
     ]
 
 
-def _layer(trace: Trace, number: int, first: int) -> Page:
+def _layer(trace: Trace, number: int) -> Page:
     found = trace.values[number]
     return {
         "index": number,
         "kind": trace.kinds[number],
         "heads": next(iter(found.values())).shape[1],
         "quantities": {
-            name: {"meaning": QUANTITIES[name], "values": _numbers(values[first:])}
+            name: {"meaning": QUANTITIES[name], "values": _numbers(values)}
             for name, values in found.items()
         },
     }
@@ -137,35 +143,33 @@ def _around(trace: Trace, number: int, kinds: Sequence[str]) -> Page:
     return found
 
 
-def _readable(
-    trace: Trace, number: int, words: Sequence[str], events: Sequence[Event], first: int
-) -> Page:
+def _readable(trace: Trace, number: int, words: Sequence[str], events: Sequence[Event]) -> Page:
     """What was written, and how well it can be read later."""
-    places = _items(trace, number, events)
-    places = [place for place in places if place >= first][:MOST_ITEMS]
+    places = _items(trace, number, words, events)[:MOST_ITEMS]
     scores = trace.readable(number, places) if places else torch.zeros(0, 0, 0)
     return {
         "items": [
-            {"place": place - first, "label": f"{events[place].item} {words[place]}".strip()}
+            {"place": place, "label": f"{events[place].item} {words[place]}".strip()}
             for place in places
         ],
-        "values": [_numbers(scores[first:, index]) for index in range(len(places))],
+        "values": [_numbers(scores[:, index]) for index in range(len(places))],
     }
 
 
-def _items(trace: Trace, number: int, events: Sequence[Event]) -> list[int]:
-    """Tokens that store something: those of writes, but for the key that begins each; where the
-    text has no writes, those that changed the state most."""
+def _items(trace: Trace, number: int, words: Sequence[str], events: Sequence[Event]) -> list[int]:
+    """Tokens that store something: the values of writes; where the text has no writes, those that
+    changed the state most."""
     written = [
         place
-        for place, event in enumerate(events)
-        if event.kind in WRITES
-        and (event.kind in ("value", "marked") or (place and events[place - 1] == event))
+        for place, (word, event) in enumerate(zip(words, events, strict=True))
+        if event.kind in WRITES and word[0] == "v"
     ]
     if written:
         return written
     rows = trace.rows[number]
-    change = (rows.d.norm(dim=-1) * (rows.write * rows.e).norm(dim=-1)).sum(-1)[0]
+    foreseen = rows.e - rows.walk().residual
+    change = (rows.write * rows.e - rows.erase * foreseen).norm(dim=-1)
+    change = (rows.d.norm(dim=-1) * change).sum(-1)[0]
     return sorted(change.topk(min(MOST_ITEMS // 2, len(change))).indices.tolist())
 
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from fourfold.data.words import Words
 from fourfold.observe.events import Event
 
+CONTEXT = 16
+"""Tokens before one in which it is read."""
+
 
 def marked(
     words: Words, tokens: Sequence[int], marks: Sequence[str]
@@ -20,8 +23,7 @@ def marked(
     Raises:
         ValueError: a mark has another form, or occurs nowhere.
     """
-    # A token may be part of a letter only: what it adds to the text tells where it stands.
-    ends = [len(words.text(tokens[: place + 1])) for place in range(len(tokens))]
+    ends = _ends(words, tokens) if marks else []
     starts = [0, *ends[:-1]]
     whole = words.text(tokens)
     events = [Event("")] * len(tokens)
@@ -38,3 +40,18 @@ def marked(
                     events[number] = Event(name, text)
             place = whole.find(text, place + len(text))
     return [words.text([token]) for token in tokens], events
+
+
+def _ends(words: Words, tokens: Sequence[int]) -> list[int]:
+    """Where each token ends in the text of all of them.
+
+    A token may be a part of a letter, or change how the one before it reads: what a token adds to
+    the text of a few before it tells where it stands.
+    """
+    ends: list[int] = []
+    for place in range(len(tokens)):
+        start = max(0, place - CONTEXT)
+        with_it, without_it = tokens[start : place + 1], tokens[start:place]
+        added = len(words.text(with_it)) - len(words.text(without_it))
+        ends.append((ends[-1] if ends else 0) + added)
+    return ends

@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fourfold.models import FourfoldForCausalLM, FourfoldModel
+from fourfold.models.compatibility import CACHE_NAME
 
 
 class Places(AbstractContextManager["Places"]):
@@ -40,9 +41,10 @@ class Places(AbstractContextManager["Places"]):
         self._count = 0
 
     def __enter__(self) -> Self:
-        self._hooks = [self._model.register_forward_pre_hook(self._before, with_kwargs=True)]
-        if self._after is not None:
-            self._hooks.append(self._model.register_forward_hook(self._finish))
+        self._hooks = [
+            self._model.register_forward_pre_hook(self._before, with_kwargs=True),
+            self._model.register_forward_hook(self._finish),
+        ]
         return self
 
     def __exit__(
@@ -58,7 +60,9 @@ class Places(AbstractContextManager["Places"]):
         """(B, T) positions in the layout of layers."""
         return self.position.view(self.layout)
 
-    def _finish(self, *_: Any) -> None:
+    def _finish(self, model: FourfoldModel, args: Any, output: Any) -> None:
+        # A call that was given no cache may have made one.
+        self._cache = getattr(output, CACHE_NAME, None)
         if self._after is not None:
             self._after()
 
@@ -92,7 +96,6 @@ class Places(AbstractContextManager["Places"]):
             self._next = torch.full_like(self._numbers, 0 if cache is None else cache.tokens_seen)
             self._count += len(lengths)
         assert self._next is not None
-        self._cache = cache
         self.sequence = self._numbers.repeat_interleave(lengths)
         starts = self._next.repeat_interleave(lengths)
         within = torch.cat([torch.arange(int(length)) for length in lengths])

@@ -80,6 +80,7 @@ class Rows:
         Returns:
             (T, P, H), from −∞ to 1; NaN before a place was read.
         """
+        places = places.to(self.s.device)
         asked, wanted = self.s[0, places], self.e[0, places]
         size = wanted.norm(dim=-1).clamp_min(torch.finfo(wanted.dtype).tiny)
         found = []

@@ -40,6 +40,8 @@ def observe(
     Raises:
         ValueError: a layer is not there or has no such memory, or none has.
     """
+    if last is not None and last < 1:
+        raise ValueError(f"last must be 1 or more, or None; got {last}.")
     memories = dict(enumerate(model.memories()))
     watched = _watched(memories, layers)
     kinds = {layer: model.config.layer_types[layer] for layer in watched}

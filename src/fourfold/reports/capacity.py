@@ -17,7 +17,11 @@ COLOURS = {"delta": "#0b6e6e", "linear": "#c4622d", "transported": "#5b5bb0"}
 
 
 def items_figure(rows: Sequence[Row], measure: str) -> Figure:
-    """Accuracy or error against items, a panel for each kind and size of addresses."""
+    """Accuracy or error against items, a panel for each kind and size of addresses.
+
+    Of several numbers of heads the first is drawn: a head's error is that of one alone.
+    """
+    rows = [row for row in rows if row["heads"] == rows[0]["heads"]]
     kinds = _different(rows, "addresses")
     sizes = _different(rows, "address_dim")
     decays = _different(rows, "decay")
@@ -66,7 +70,7 @@ def neighbours_figure(rows: Sequence[Row]) -> Figure:
     """How well items that nothing names are recalled when others are written again."""
     sizes = _different(rows, "address_dim")
     kinds = _different(rows, "addresses")
-    shares = sorted({round(row["overwritten"] / row["items"], 2) for row in rows})
+    shares = _different(rows, "share")
     with rc_context(LOOKS):
         figure, panels = _panels(kinds, sizes)
         for kind, line in zip(kinds, panels, strict=True):
@@ -76,9 +80,8 @@ def neighbours_figure(rows: Sequence[Row]) -> Figure:
                         found = [
                             row
                             for row in rows
-                            if (row["addresses"], row["address_dim"], row["rule"])
-                            == (kind, size, rule)
-                            and round(row["overwritten"] / row["items"], 2) == share
+                            if (row["addresses"], row["address_dim"], row["rule"], row["share"])
+                            == (kind, size, rule, share)
                         ]
                         if not found:
                             continue

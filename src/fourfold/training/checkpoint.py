@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fourfold.files import sync_file, sync_folder, write_atomically
 from fourfold.models import FourfoldConfig
+from fourfold.training.loop import FitOptions
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
@@ -183,8 +184,13 @@ def refuse_other(folder: Path, found: Mapping[str, Any], run: Mapping[str, Any])
 
 
 def _completed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """With the fields of a configuration that came after the run was begun."""
-    return {**run, "model": FourfoldConfig.completed(run.get("model", {}))}
+    """With the fields that came after the run was begun, as they are unless they are set."""
+    training = run.get("training", {})
+    return {
+        **run,
+        "model": FourfoldConfig.completed(run.get("model", {})),
+        "training": {"final_share": FitOptions.final_share, **training},
+    }
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -30,7 +30,7 @@ class Scripted:
         right = type(self).answer(self.text)
         type(self).read.append(self.text)
         return [
-            0.0 if bytes(tokens).decode() == f" {right}" else float(len(tokens))
+            0.0 if bytes(tokens).decode().rstrip("\n") == f" {right}" else float(len(tokens))
             for tokens in continuations
         ]
 

@@ -113,3 +113,25 @@ def test_what_is_not_there_or_has_no_name_is_refused(tmp_path):
     (tmp_path / "names.txt").write_text("y\nx\n")
     with pytest.raises(ValueError, match=r"the label '2', .* number of no line of .*names\.txt"):
         read_labelled(tmp_path / "b.tsv", tmp_path / "names.txt")
+
+
+def test_an_answer_that_the_passage_holds_comes_first_and_empty_ones_go(tmp_path):
+    (tmp_path / "a.json").write_text(
+        json.dumps(squad(("The cat sat.", "Who?", "dog", "", "the cat", "...")))
+    )
+    (asked,) = read_questions(tmp_path / "a.json")
+    assert asked.answers == ("the cat", "dog")
+
+
+def test_words_end_where_letters_end_in_any_script():
+    assert contains("他出生于北京，后来搬家", ("北京",))
+    assert contains("She was called the “Iron Lady”.", ("Iron Lady",))
+    assert not contains("Ironside", ("Iron",))
+
+
+def test_a_table_of_a_spreadsheet_is_read_and_a_broken_one_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbftext,label\none,x\ntwo,y\n")
+    assert read_labelled(tmp_path / "a.csv")[0] == Labelled("one", "x")
+    (tmp_path / "b.csv").write_text('text,label\n"one,x\n' + "two,y\n" * 40_000)
+    with pytest.raises(ValueError, match=r"b\.csv, line \d+: "):
+        read_labelled(tmp_path / "b.csv")

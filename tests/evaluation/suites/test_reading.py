@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Mamba2Config,
+    Mamba2ForCausalLM,
+)
 
 from fourfold.evaluation.suites.reading import ROWS, Reading
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
@@ -39,12 +46,28 @@ def llama():
     return LlamaForCausalLM(config).eval()
 
 
+def mamba():
+    config = Mamba2Config(
+        vocab_size=40,
+        hidden_size=16,
+        num_heads=4,
+        head_dim=8,
+        state_size=8,
+        n_groups=1,
+        num_hidden_layers=2,
+        chunk_size=8,
+        initializer_range=0.3,
+    )
+    return Mamba2ForCausalLM(config).eval()
+
+
 MODELS = {
     "atpm": lambda: ours("atpm"),
     "mosaic": lambda: ours("mosaic"),
     "attention": lambda: ours("attention"),
     "lstm": lambda: ours("lstm"),
     "transformers' Llama": llama,
+    "transformers' Mamba-2": mamba,
 }
 READ = [3, 1, 4, 1, 5, 9, 2, 6]
 

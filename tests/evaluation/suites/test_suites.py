@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scripted_reading import TOKENIZER, scripted
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from fourfold.evaluation.suites import SUITES, make_suite
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
@@ -284,3 +284,82 @@ def test_memories_of_another_library_cannot_be_silenced(questions):
     suite = make_suite("new-knowledge", questions, ["disable=[long]", "length=400"])
     with pytest.raises(ValueError, match="empty for a LlamaForCausalLM"):
         list(suite.run(llama(), TOKENIZER))
+
+
+def test_an_open_book_is_asked_with_wrong_answers_of_its_own(monkeypatch, tmp_path):
+    """So that naming anything that was read is not enough."""
+    passages = [
+        {
+            "context": f"Here are one{n}, two{n}, three{n} and four{n}.",
+            "qas": [
+                {"question": f"What is {word} of {n}?", "answers": [{"text": f"{word}{n}"}]}
+                for word in ("one", "two", "three", "four")
+            ],
+        }
+        for n in range(5)
+    ]
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": passages}]}))
+    offered = []
+    kind = scripted(str)
+    kind.nats = lambda self, rows: offered.append([bytes(r).decode() for r in rows]) or [1.0] * 4
+    suite = make_suite("knowledge", path, ["examples=20"])
+    monkeypatch.setattr(f"{type(suite).__module__}.Reading", kind)
+    list(suite.run(small("atpm"), TOKENIZER))
+    for choices in offered:
+        assert len({choice[-1] for choice in choices}) == 1
+        assert len(set(choices)) == 4
+
+
+def test_a_memory_that_a_model_does_not_have_is_refused_where_it_has_others(questions):
+    suite = make_suite("knowledge", questions, ["examples=2", "disable=[lnog]"])
+    with pytest.raises(ValueError, match="which are long, short; got 'lnog'"):
+        list(suite.run(small("mosaic", mosaic_training_delay=[8, 8]), TOKENIZER))
+
+
+def test_the_same_questions_are_asked_at_every_length(monkeypatch, questions):
+    changes = ["length=200", "times=[1, 2, 4]", "examples=20"]
+    _, read = run(monkeypatch, make_suite("new-knowledge", questions, changes), home)
+    asked = [re.findall(r"Where does (\w+) live", text)[-1] for text in read[::2]]
+    assert asked[:20] == asked[20:40] == asked[40:]
+    assert len(set(asked)) == 20
+
+
+def test_of_two_labels_one_may_begin_with_the_other(monkeypatch, tmp_path):
+    texts = tmp_path / "texts.jsonl"
+    rows = [
+        {"text": f"{n} {label}", "label": label} for label in ("fee", "fee card") for n in range(8)
+    ]
+    texts.write_text("\n".join(map(json.dumps, rows)))
+    asked = []
+    kind = scripted(str)
+    kind.nats = lambda self, rows: asked.append([bytes(r).decode() for r in rows]) or [1.0, 2.0]
+    suite = make_suite("icl", texts, ["shots=[1]", "orders=1", "labels=[real]", "examples=3"])
+    monkeypatch.setattr(f"{type(suite).__module__}.Reading", kind)
+    list(suite.run(small("atpm"), TOKENIZER))
+    assert asked[0] == [" fee\n", " fee card\n"]
+
+
+def test_tokens_that_a_tokenizer_puts_first_are_read_first(monkeypatch, questions):
+    class Opened(type(TOKENIZER)):
+        def build_inputs_with_special_tokens(self, token_ids_0, token_ids_1=None):
+            return [self.bos_token_id, *token_ids_0]
+
+    seen = []
+    kind = scripted(str)
+    read_first = kind.of.__func__
+    kind.of = classmethod(
+        lambda cls, model, tokens: seen.append(tokens[0]) or read_first(cls, model, tokens[1:])
+    )
+    suite = make_suite("knowledge", questions, ["examples=2"])
+    monkeypatch.setattr(f"{type(suite).__module__}.Reading", kind)
+    list(suite.run(small("atpm"), Opened()))
+    assert set(seen) == {257}
+
+
+def test_text_longer_than_a_model_can_read_is_a_sentence(questions, tmp_path):
+    (tmp_path / "text.txt").write_text("words " * 200)
+    config = GPT2Config(vocab_size=259, n_positions=300, n_embd=16, n_layer=1, n_head=2)
+    changes = ["examples=1", f"text={tmp_path / 'text.txt'}", "length=400"]
+    with pytest.raises(ValueError, match=r"GPT2LMHeadModel .* cannot read 400 tokens"):
+        list(make_suite("knowledge", questions, changes).run(GPT2LMHeadModel(config), TOKENIZER))

@@ -25,7 +25,7 @@ def content(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file.")
     with opened(path, UnicodeDecodeError) as file:
-        return file.read().decode()
+        return file.read().decode("utf-8-sig")
 
 
 def json_of(text: str, form: type[Form], place: str) -> Form:

@@ -24,8 +24,8 @@ class InContextSuite(Suite):
     """Shots of each class, then texts to be named, each behind the same shots; with the names of
     the classes, and with names that say nothing, class_00 and so on, given out at random.
 
-    A text is named by the likeliest a byte of all names. Every order draws shots, places and
-    anonymous names anew; the texts to be named are the same throughout.
+    A text is named by the likeliest of all names, each with the end of its line. Every order draws
+    shots, places and anonymous names anew; the texts to be named are the same throughout.
 
     Source: seed 003, section 3.4 (Banking77 and GoEmotions among others).
 
@@ -67,7 +67,7 @@ class InContextSuite(Suite):
                     "disabled": list(self.disable),
                     "tokens": fmean(tokens),
                     "chance": 1 / len(shots),
-                    **shares([one for order in right for one in order]),
+                    **shares(*zip(*right, strict=True)),
                     "orders": [fmean(order) for order in right],
                 }
 
@@ -93,6 +93,8 @@ class InContextSuite(Suite):
             others = read_labelled(self.tests, self.label_names)
             tests = [one for one in others if one.label in chosen]
             shots = {label: by_label[label] for label in chosen}
+        pool = {one.text for texts in shots.values() for one in texts}
+        tests = [one for one in tests if one.text not in pool]
         fewest = min(shots, key=lambda label: len(shots[label]))
         if len(shots[fewest]) < max(self.shots):
             raise ValueError(
@@ -100,7 +102,9 @@ class InContextSuite(Suite):
                 f"{fewest!r}; got {max(self.shots)}. With fewer classes there may be more."
             )
         if not tests:
-            raise ValueError(f"{self.tests} holds no text of the classes of {self.data}.")
+            raise ValueError(
+                f"{self.tests or self.data} holds no text of these classes that is no shot."
+            )
         return shots, random.sample(tests, min(self.examples, len(tests)))
 
 
@@ -129,12 +133,12 @@ def _named(
     names: dict[str, str],
 ) -> list[bool]:
     """Whether each text is named rightly."""
-    shown = Reading.of(model, read)
-    written = {label: words.tokens(f" {name}") for label, name in names.items()}
-    sizes = {label: len(name.encode()) for label, name in names.items()}
+    shown = Reading.of(model, words.opening + read)
+    # With its end: of two names, one may be the beginning of the other.
+    written = {label: words.tokens(f" {name}\n") for label, name in names.items()}
     right = []
     for one in tests:
         nats = shown.further(words.tokens(f"Text: {one.text}\nLabel:")).nats(list(written.values()))
-        each = {label: n / sizes[label] for label, n in zip(written, nats, strict=True)}
+        each = dict(zip(written, nats, strict=True))
         right.append(each[one.label] < min(n for label, n in each.items() if label != one.label))
     return right

@@ -18,7 +18,7 @@ from fourfold.data.words import Words
 from fourfold.evaluation.bits import windows
 from fourfold.evaluation.positions import PositionTotals
 from fourfold.evaluation.suites.questions import Asked, plain, read_questions
-from fourfold.evaluation.suites.reading import Reading
+from fourfold.evaluation.suites.reading import Reading, whole_reading
 from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
 from fourfold.models import FourfoldForCausalLM
 
@@ -32,7 +32,7 @@ class KnowledgeSuite(Suite):
     without those in ``disable``, if the model has such.
 
     A question is answered by the likeliest a byte of several answers, its own and those of other
-    questions.
+    questions, of the same passage if there are such.
 
     Source: seed 003, section 3.2: without its long memory, the published model lost 0.2 points on
     13 benchmarks of facts and 7.2 on 6 that need what was read.
@@ -58,15 +58,15 @@ class KnowledgeSuite(Suite):
         questions = self._questions()
         batch = None if self.text is None else self._windows(self.text, words)
         has = model.named_memories() if isinstance(model, FourfoldForCausalLM) else []
-        conditions = [()] + [self.disable] * bool(set(self.disable) & set(has))
-        for silent in conditions:
+        # A model without any such memory is asked once; a name that none of several has is refused.
+        for silent in [()] + [self.disable] * bool(has and self.disable):
             with asking(model, silent):
                 for book in BOOKS:
                     right = [
                         _knows(model, words, asked, choices, book) for asked, choices in questions
                     ]
                     row = {"part": f"facts, {book} book", "disabled": list(silent)}
-                    yield row | {"chance": 1 / self.choices} | shares(right)
+                    yield row | {"chance": 1 / self.choices} | shares(*([one] for one in right))
                 if batch is not None:
                     yield {"part": "text", "disabled": list(silent)} | _loss(model, batch)
 
@@ -74,17 +74,25 @@ class KnowledgeSuite(Suite):
         """Questions, each with its own answer first and then others'."""
         random = Random(f"knowledge {self.seed}")
         every = read_questions(self.data)
+        known = {plain(one.answers[0]): one.answers[0] for one in every}
+        near: dict[str, set[str]] = {}
+        for one in every:
+            near.setdefault(one.passage, set()).add(plain(one.answers[0]))
         found = []
         for asked in random.sample(every, min(self.examples, len(every))):
             own = {plain(answer) for answer in asked.answers}
-            others = {one.answers[0] for one in every if own.isdisjoint(map(plain, one.answers))}
-            if len(others) < self.choices - 1:
+            # What was read as well cannot be told from the answer without the question.
+            beside = sorted(near[asked.passage] - own)
+            others = sorted(known.keys() - own - set(beside))
+            if len(beside) + len(others) < self.choices - 1:
                 raise ValueError(
-                    f"choices must be at most {len(others) + 1}, the different answers in "
-                    f"{self.data}; got {self.choices}."
+                    f"choices must be at most {len(beside) + len(others) + 1}, the different "
+                    f"answers in {self.data}; got {self.choices}."
                 )
-            wrong = random.sample(sorted(others), self.choices - 1)
-            found.append((asked, [asked.answers[0], *wrong]))
+            random.shuffle(beside)
+            wrong = beside[: self.choices - 1]
+            wrong += random.sample(others, self.choices - 1 - len(wrong))
+            found.append((asked, [asked.answers[0], *(known[name] for name in wrong)]))
         return found
 
     def _windows(self, path: Path, words: Words) -> Tensor:
@@ -98,7 +106,9 @@ def _knows(
 ) -> bool:
     """Whether the first of ``choices`` is the likeliest a byte."""
     passage = f"{asked.passage}\n\n" if book == "open" else ""
-    reading = Reading.of(model, words.tokens(f"{passage}Question: {asked.question}\nAnswer:"))
+    reading = Reading.of(
+        model, words.opening + words.tokens(f"{passage}Question: {asked.question}\nAnswer:")
+    )
     nats = reading.nats([words.tokens(f" {choice}") for choice in choices])
     own, *others = (one / len(text.encode()) for one, text in zip(nats, choices, strict=True))
     return own < min(others)
@@ -107,7 +117,7 @@ def _knows(
 def _loss(model: PreTrainedModel, batch: Tensor) -> Row:
     totals = PositionTotals()
     for row in batch.to(model.device):
-        logits = model(row[None], use_cache=False).logits[0, :-1].float()
+        logits = whole_reading(model, row)[:-1].float()
         losses = F.cross_entropy(logits, row[1:], reduction="none")
         totals.add(torch.arange(1, len(row)), losses.cpu())
     return {

@@ -72,10 +72,17 @@ def _csv(path: Path) -> Iterator[Labelled]:
             f"{path} must have a column text, and one label, category or intent; it has "
             f"{', '.join(columns) or 'none'}."
         )
-    for row in rows:
+    for row in _each(path, rows):
         if not row["text"] or not row[label]:
             raise ValueError(f"{path}, line {rows.line_num}: must have a text and a {label}.")
         yield Labelled(row["text"], row[label])
+
+
+def _each(path: Path, rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: {error}.") from error
 
 
 def _tsv(path: Path) -> Iterator[Labelled]:

@@ -29,7 +29,7 @@ class Prompt:
 
 class NewKnowledgeSuite(Suite):
     """Documents, one of which answers the question at the end; or, as the easy control, text with
-    numbers hidden in it. At the length of training and at multiples of it.
+    numbers hidden in it. At the length of training and at multiples of it, with the same questions.
 
     What is said counts as right if an answer is in it. Where hardly anything is, the loss on the
     right answer, in nats a token, still shows whether what was read is of use: ``answer_nats``
@@ -59,8 +59,7 @@ class NewKnowledgeSuite(Suite):
         words = Words(tokenizer)
         draw = self._documents(words) if self.kind == "documents" else self._hidden(words)
         for times in self.times:
-            random = Random(f"new-knowledge {self.kind} {times} {self.seed}")
-            prompts = [draw(random, times * self.length) for _ in range(self.examples)]
+            prompts = draw(times * self.length)
             with asking(model, self.disable):
                 found = [self._ask(model, words, prompt) for prompt in prompts]
             yield {
@@ -68,7 +67,7 @@ class NewKnowledgeSuite(Suite):
                 "times": times,
                 "tokens": fmean(len(prompt.read) + len(prompt.question) for prompt in prompts),
                 "disabled": list(self.disable),
-                **shares([right for right, _, _ in found]),
+                **shares(*([right] for right, _, _ in found)),
                 "answer_nats": fmean(nats for _, nats, _ in found),
                 "unread_nats": fmean(nats for _, _, nats in found),
             }
@@ -78,49 +77,53 @@ class NewKnowledgeSuite(Suite):
     ) -> tuple[bool, float, float]:
         """Whether the answer is right, and the nats a token of the right one, read and unread."""
         right = words.tokens(f" {prompt.answers[0]}")
-        after = Reading.of(model, prompt.read).further(prompt.question)
-        alone = Reading.of(model, prompt.question)
+        after = Reading.of(model, words.opening + prompt.read).further(prompt.question)
+        alone = Reading.of(model, words.opening + prompt.question)
         said = words.text(after.say(self.answer_tokens, words.ends()))
         read, unread = (reading.nats([right])[0] / len(right) for reading in (after, alone))
         return contains(said, prompt.answers), read, unread
 
-    def _documents(self, words: Words) -> Callable[[Random, int], Prompt]:
-        """Draws a question with its passage among others'."""
+    def _documents(self, words: Words) -> Callable[[int], list[Prompt]]:
+        """Puts questions, the same at every length, behind their passages among others'."""
         every = read_questions(self.data)
         passages = list(dict.fromkeys(asked.passage for asked in every))
         encoded = {passage: words.tokens(f"{passage}\n\n") for passage in passages}
         questions = {asked: words.tokens(f"Question: {asked.question}\nAnswer:") for asked in every}
 
-        def fits(asked: Asked, length: int) -> bool:
-            return len(encoded[asked.passage]) + len(questions[asked]) <= length
+        def needed(asked: Asked) -> int:
+            return len(encoded[asked.passage]) + len(questions[asked])
 
-        def draw(random: Random, length: int) -> Prompt:
-            fitting = [asked for asked in every if fits(asked, length)]
-            if not fitting:
-                raise ValueError(
-                    f"length must leave room for a question and its passage; no question of "
-                    f"{self.data} fits into {length} tokens."
-                )
-            asked = random.choice(fitting)
-            chosen = [asked.passage]
-            room = length - len(encoded[asked.passage]) - len(questions[asked])
+        shortest = min(self.times) * self.length
+        fitting = [asked for asked in every if needed(asked) <= shortest]
+        if not fitting:
+            raise ValueError(
+                f"length must leave room for a question and its passage; no question of "
+                f"{self.data} fits into {shortest} tokens."
+            )
+        random = Random(f"new-knowledge documents {self.seed}")
+        drawn = random.sample(fitting, min(self.examples, len(fitting)))
+
+        def prompt(asked: Asked, length: int) -> Prompt:
+            chosen, room = [asked.passage], length - needed(asked)
             for passage in random.sample(passages, len(passages)):
-                other = passage != asked.passage and not contains(passage, asked.answers)
-                if other and len(encoded[passage]) <= room:
+                fits = len(encoded[passage]) <= room and passage != asked.passage
+                if fits and not contains(passage, asked.answers):
                     chosen.append(passage)
                     room -= len(encoded[passage])
             random.shuffle(chosen)
             read = [token for passage in chosen for token in encoded[passage]]
             return Prompt(read, questions[asked], asked.answers)
 
-        return draw
+        return lambda length: [prompt(asked, length) for asked in drawn]
 
-    def _hidden(self, words: Words) -> Callable[[Random, int], Prompt]:
-        """Draws text with numbers hidden in it, and asks for one."""
+    def _hidden(self, words: Words) -> Callable[[int], list[Prompt]]:
+        """Hides numbers in text and asks for one."""
         texts = (one.text.decode(errors="replace") for one in read_documents(self.data))
         stream = [token for text in texts for token in words.tokens(text)]
 
-        def draw(random: Random, length: int) -> Prompt:
+        random = Random(f"new-knowledge needles {self.seed}")
+
+        def prompt(length: int) -> Prompt:
             boxes = random.sample(range(10, 100), self.needles)
             numbers = {box: random.randrange(1000, 10_000) for box in boxes}
             hidden = [
@@ -144,4 +147,4 @@ class NewKnowledgeSuite(Suite):
             read += stream[start + before : start + room]
             return Prompt(read, question, (str(numbers[boxes[0]]),))
 
-        return draw
+        return lambda length: [prompt(length) for _ in range(self.examples)]

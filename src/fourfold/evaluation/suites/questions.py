@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import string
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from fourfold.data.sources import COMPRESSIONS
 from fourfold.evaluation.suites.files import content, json_of
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ def read_questions(path: Path) -> list[Asked]:
     SQuAD has ``data``, articles of ``paragraphs`` with a ``context`` and ``qas``, each of these
     with a ``question`` and ``answers`` that have a ``text``. Open questions have, a line each, a
     ``question``, ``answers``, and ``ctxs`` with a ``text`` and perhaps a ``title``, the first of
-    which is the passage. Either may be compressed. A question whose passage holds none of its
-    answers is left out.
+    which is the passage. Either may be compressed. Answers that the passage holds come first; a
+    question whose passage holds none is left out.
 
     Raises:
         FileNotFoundError: nothing is there.
@@ -44,7 +43,14 @@ def read_questions(path: Path) -> list[Asked]:
     if kind not in (".json", ".jsonl"):
         raise ValueError(f"{path} must end in .json (SQuAD) or .jsonl (open questions).")
     found = _open(path) if kind == ".jsonl" else _squad(path)
-    answered = [asked for asked in found if contains(asked.passage, asked.answers)]
+    answered = []
+    for asked in found:
+        words = plain(asked.passage)
+        answers = [answer for answer in asked.answers if plain(answer)]
+        held = [answer for answer in answers if _within(words, answer)]
+        if held:
+            others = [answer for answer in answers if answer not in held]
+            answered.append(Asked(asked.question, asked.passage, (*held, *others)))
     if not answered:
         raise ValueError(f"{path} holds no question whose passage answers it.")
     return answered
@@ -52,13 +58,27 @@ def read_questions(path: Path) -> list[Asked]:
 
 def contains(text: str, answers: tuple[str, ...]) -> bool:
     """Whether one of ``answers`` is said in ``text``, as ``plain`` words."""
-    words = f" {plain(text)} "
-    return any(f" {plain(answer)} " in words for answer in answers)
+    words = plain(text)
+    return any(_within(words, answer) for answer in answers)
+
+
+def _within(words: str, answer: str) -> bool:
+    """Whether plain ``words`` hold an answer: whole words of it, where there are spaces."""
+    said = plain(answer)
+    if any(_spaceless(letter) for letter in said):
+        return said in words
+    return f" {said} " in f" {words} "
+
+
+def _spaceless(letter: str) -> bool:
+    """Whether a letter is of a script without spaces between words."""
+    return unicodedata.east_asian_width(letter) in "WF" or "\u0e00" <= letter <= "\u0eff"
 
 
 def plain(text: str) -> str:
     """``text`` without case, punctuation, articles and repeated spaces, as SQuAD compares it."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    letters = (x for x in text.lower() if not unicodedata.category(x).startswith("P"))
+    return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
 
 
 class _Answer(BaseModel):

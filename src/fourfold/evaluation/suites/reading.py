@@ -13,8 +13,9 @@ from transformers import PreTrainedModel
 
 from fourfold.models.compatibility import CACHE_NAME
 
-ROWS = 32
-"""Continuations that are weighed side by side."""
+ROWS, TOKENS = 32, 1 << 16
+"""Continuations that are weighed side by side, and tokens that all of their caches hold: a cache
+that grows with what was read is copied for each of them."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class Reading:
         model: any causal model, in evaluation mode.
         cache: its memory of what was read.
         logits: (V,) of the token that comes next.
+        seen: how many tokens were read.
     """
 
     model: PreTrainedModel
     cache: Any
     logits: Tensor
+    seen: int = 0
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokens: Sequence[int]) -> Reading:
@@ -54,24 +57,26 @@ class Reading:
             raise ValueError("tokens must be one or more; got none.")
         cache = copy.deepcopy(self.cache)
         read = torch.tensor([list(tokens)], device=self.model.device)
-        logits, cache = _call(self.model, read, cache, keep=1)
-        return Reading(self.model, cache, logits[0, -1])
+        logits, cache = _call(self.model, read, cache, self.seen, keep=1)
+        return Reading(self.model, cache, logits[0, -1], self.seen + len(tokens))
 
     def nats(self, continuations: Sequence[Sequence[int]]) -> list[float]:
         """Minus the log-likelihood of each continuation, of one token or more, in nats."""
         first = self.logits.float().log_softmax(-1)
         found: list[float] = []
-        for start in range(0, len(continuations), ROWS):
-            rows = continuations[start : start + ROWS]
+        side = _side_by_side(self.cache, self.seen)
+        for start in range(0, len(continuations), side):
+            rows = continuations[start : start + side]
             found += [-float(first[row[0]]) for row in rows]
             longest = max(map(len, rows)) - 1
             if longest == 0:
                 continue
             cache = copy.deepcopy(self.cache)
-            cache.batch_repeat_interleave(len(rows))
+            if len(rows) > 1:
+                cache.batch_repeat_interleave(len(rows))
             # What stands behind a shorter row is never read by it.
             fed = torch.tensor([[*row[:-1], *[0] * (longest + 1 - len(row))] for row in rows])
-            logits, _ = _call(self.model, fed.to(self.model.device), cache)
+            logits, _ = _call(self.model, fed.to(self.model.device), cache, self.seen)
             likely = logits.float().log_softmax(-1)
             for number, row in enumerate(rows):
                 places = torch.arange(len(row) - 1)
@@ -81,29 +86,52 @@ class Reading:
     def say(self, count: int, ends: Collection[int]) -> list[int]:
         """The ``count`` likeliest tokens, one after another, up to one of ``ends``, left out."""
         said: list[int] = []
-        reading = self
+        cache, logits = copy.deepcopy(self.cache), self.logits
         while len(said) < count:
-            token = int(reading.logits.argmax())
+            token = int(logits.argmax())
             if token in ends:
                 break
             said.append(token)
-            if len(said) < count:
-                reading = reading.further([token])
+            fed = torch.tensor([[token]], device=self.model.device)
+            found, cache = _call(self.model, fed, cache, self.seen + len(said), keep=1)
+            logits = found[0, -1]
         return said
 
 
+def whole_reading(model: PreTrainedModel, tokens: Tensor) -> Tensor:
+    """Logits (T, V) behind each of ``tokens`` (T,), read from nothing.
+
+    Raises:
+        ValueError: the model cannot read so many.
+    """
+    logits, _ = _call(model, tokens[None], None, 0)
+    return logits[0]
+
+
+def _side_by_side(cache: Any, seen: int) -> int:
+    """How many copies of a cache may stand side by side; 1 where it cannot be repeated."""
+    layers = getattr(cache, "layers", None) or [cache]
+    if not all(hasattr(layer, "batch_repeat_interleave") for layer in layers):
+        return 1
+    return max(1, min(ROWS, TOKENS // seen))
+
+
 def _call(
-    model: PreTrainedModel, tokens: Tensor, cache: Any, keep: int | None = None
+    model: PreTrainedModel, tokens: Tensor, cache: Any, seen: int, keep: int | None = None
 ) -> tuple[Tensor, Any]:
-    """Logits of all of ``tokens``, or of the last ``keep``, and the memory behind them."""
+    """Logits of all of ``tokens``, or of the last ``keep``, and the memory behind them.
+
+    Args:
+        seen: tokens that ``cache`` holds.
+    """
     wanted = {} if keep is None else {"logits_to_keep": keep}
     with torch.no_grad():
         try:
             out = model(tokens, use_cache=True, **{CACHE_NAME: cache}, **wanted)
         except IndexError as error:
-            seen = 0 if cache is None else cache.get_seq_length()
+            length = seen + tokens.shape[1]
             raise ValueError(
-                f"A {type(model).__name__} with these settings cannot read "
-                f"{seen + tokens.shape[1]:,} tokens: {error}."
+                f"A {type(model).__name__} with these settings cannot read {length:,} tokens: "
+                f"{error}."
             ) from error
     return out.logits, getattr(out, CACHE_NAME)

@@ -67,11 +67,16 @@ def asking(model: PreTrainedModel, silent: Sequence[str]) -> Iterator[None]:
             yield
 
 
-def shares(right: Sequence[bool]) -> Row:
-    """Share of what is right with its 95 % interval, and of how many."""
-    values = [float(one) for one in right]
+def shares(*groups: Sequence[bool]) -> Row:
+    """Share of what is right with its 95 % interval, and of how many.
+
+    Args:
+        groups: answers that hang together, such as those to one question, and are drawn together.
+    """
+    values = [[float(one) for one in group] for group in groups]
+    every = [one for group in values for one in group]
     return {
-        "accuracy": fmean(values),
-        "interval": list(bootstrap([[[value] for value in values]])),
-        "of": len(values),
+        "accuracy": fmean(every),
+        "interval": list(bootstrap([values])),
+        "of": len(every),
     }

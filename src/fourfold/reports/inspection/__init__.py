@@ -15,8 +15,8 @@ def page(data: dict[str, Any]) -> str:
         data: what ``observe.inspect_reading`` put down.
     """
     style, script, parts = (_part(f"page.{kind}") for kind in ("css", "js", "html"))
-    # In a script, "</" would end it; JSON may write it otherwise.
-    held = json.dumps(data, allow_nan=False).replace("</", "<\\/")
+    # In a script, "<" may begin what ends it; JSON may write it otherwise.
+    held = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     lead = "".join(f"<p class='soft'>{html.escape(line)}</p>" for line in data["lead"])
     title = html.escape(data["title"])
     body = parts if data["layers"] else "<p>Nothing was read; this is the state alone.</p>"
