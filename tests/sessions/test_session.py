@@ -198,7 +198,7 @@ def test_refusals_are_sentences():
     with pytest.raises(TypeError, match="model must be a FourfoldForCausalLM; got Linear"):
         Session(torch.nn.Linear(1, 1), TOKENIZER)
     for bound in (0, -1.0, 1e30, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"max_state_norm must be positive and at most 1e\+28"):
+        with pytest.raises(ValueError, match=r"max_state_norm must be positive and at most 1e\+26"):
             session_of("atpm", max_state_norm=bound)
     with pytest.raises(TypeError, match="max_state_norm must be a number or None; got 'x'"):
         session_of("atpm", max_state_norm="x")
