@@ -2,6 +2,7 @@
 // All that is shown comes from the page's own JSON; nothing is fetched.
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = { layer: 0, head: 0, quantity: null, token: 0, event: null };
+const cursors = { heads: [], readable: [] };
 const SVG = "http://www.w3.org/2000/svg";
 const EVENT_COLOURS = ["#c4622d", "#5b5bb0", "#400040", "#a040e0", "#0b6e6e", "#8a6d00", "#600000", "#2000e0", "#4a7a1e"];
 const kinds = [...new Set((data.events || []).map((event) => event.kind))].filter((kind) => kind);
@@ -80,10 +81,7 @@ function drawText() {
     span.style.background = colours.fill;
     span.style.color = colours.text;
     span.style.borderBottomColor = colourOf[data.events[i].kind] || "transparent";
-    span.classList.toggle("chosen", i === state.token);
-    span.setAttribute("aria-selected", i === state.token);
   });
-  box.setAttribute("aria-activedescendant", `t${state.token}`);
   $("low").textContent = number(low);
   $("high").textContent = number(high);
   $("meaning").textContent = layer().quantities[state.quantity].meaning;
@@ -115,6 +113,7 @@ function line(values, width, height, low, high, pad = 3) {
 function drawHeads() {
   const box = $("heads");
   box.replaceChildren();
+  cursors.heads = [];
   data.layers.forEach((at, l) => {
     if (!(state.quantity in at.quantities)) return;
     const [low, high] = data.shares.includes(state.quantity) ? [0, 1] : range(at.quantities[state.quantity].values.flat());
@@ -128,8 +127,15 @@ function drawHeads() {
         if (event.kind in colourOf) svg.append(make("rect", { x: curve.x(i) - 0.6, y: 53, width: 1.6, height: 3, fill: colourOf[event.kind] }));
       });
       svg.append(make("polyline", { points: curve.points, fill: "none", stroke: "#0b6e6e", "stroke-width": 1.2 }));
-      svg.append(make("line", { x1: curve.x(state.token), x2: curve.x(state.token), y1: 0, y2: 56, stroke: "#1d2429", "stroke-width": 0.7 }));
-      button.append(make("div", {}, `layer ${at.index}, head ${h} · ${number(values[state.token])}`), svg);
+      const cursor = make("line", { y1: 0, y2: 56, stroke: "#1d2429", "stroke-width": 0.7 });
+      const name = make("div");
+      svg.append(cursor);
+      button.append(name, svg);
+      cursors.heads.push(() => {
+        cursor.setAttribute("x1", curve.x(state.token));
+        cursor.setAttribute("x2", curve.x(state.token));
+        name.textContent = `layer ${at.index}, head ${h} · ${number(values[state.token])}`;
+      });
       button.addEventListener("click", () => choose({ layer: l, head: h }));
       box.append(button);
     }
@@ -221,6 +227,7 @@ function drawAround() {
 function drawReadable() {
   const holder = $("readable");
   holder.replaceChildren();
+  cursors.readable = [];
   const found = data.readable[layer().index];
   $("readable-section").hidden = !found || !found.items.length;
   if (!found || !found.items.length) return;
@@ -242,7 +249,9 @@ function drawReadable() {
   data.events.forEach((event, t) => {
     if (event.kind in colourOf) svg.append(make("rect", { x: left + t * cell, y: rows * height + 2, width: cell, height: 6, fill: colourOf[event.kind] }));
   });
-  svg.append(make("rect", { x: left + state.token * cell, y: 0, width: cell, height: rows * height, fill: "none", stroke: "#1d2429" }));
+  const cursor = make("rect", { y: 0, width: cell, height: rows * height, fill: "none", stroke: "#1d2429", "pointer-events": "none" });
+  svg.append(cursor);
+  cursors.readable.push(() => cursor.setAttribute("x", left + state.token * cell));
   svg.append(make("text", { x: left, y: rows * height + 22 }, "token 0"));
   svg.append(make("text", { x: left + tokens * cell, y: rows * height + 22, "text-anchor": "end" }, `token ${tokens - 1}`));
   holder.append(svg);
@@ -263,7 +272,26 @@ function drawControls() {
   }));
 }
 
+function moveCursor() {
+  // Of a long text, only what the chosen token changes is drawn again.
+  const box = $("text"), before = box.querySelector(".chosen"), now = box.children[state.token];
+  for (const [span, chosen] of [[before, false], [now, true]]) {
+    if (!span) continue;
+    span.classList.toggle("chosen", chosen);
+    span.setAttribute("aria-selected", chosen);
+  }
+  box.setAttribute("aria-activedescendant", `t${state.token}`);
+  drawToken();
+  drawPhase();
+  for (const move of [...cursors.heads, ...cursors.readable]) move();
+}
+
 function choose(changes) {
+  if (Object.keys(changes).join() === "token") {
+    state.token = changes.token;
+    moveCursor();
+    return;
+  }
   const focused = document.activeElement && document.activeElement.closest("#head button, #heads button");
   const again = focused && { id: focused.parentElement.id, layer: focused.dataset.layer, head: focused.dataset.head };
   Object.assign(state, changes);
@@ -271,11 +299,10 @@ function choose(changes) {
   if (!(state.quantity in layer().quantities)) state.quantity = Object.keys(layer().quantities)[0];
   drawControls();
   drawText();
-  drawToken();
   drawHeads();
-  drawPhase();
   drawAround();
   drawReadable();
+  moveCursor();
   if (again) {
     const same = [...$(again.id).children].find((b) => b.dataset.head === again.head && b.dataset.layer === again.layer);
     if (same) same.focus();
