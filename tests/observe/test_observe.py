@@ -327,3 +327,16 @@ def test_a_number_of_tokens_to_keep_must_be_one_or_more():
         observe(model_of("atpm"), last=0),
     ):
         pass
+
+
+def test_an_observer_inside_another_sees_the_same_and_leaves_the_outer():
+    model, ids = model_of("atpm"), tokens(1, 6)
+    with observe(model) as outer:
+        model(ids)
+        with observe(model) as inner:
+            model(ids)
+        model(ids)
+    assert (len(outer), len(inner)) == (18, 6)
+    for name, values in inner.values[0].items():
+        assert torch.equal(outer.of(0, name)[6:12], values)
+    assert "remember" not in vars(next(model.memories()))

@@ -9,9 +9,9 @@ from typing import Any
 from fourfold.evaluation.answers import decode
 from fourfold.evaluation.scores import exact
 from fourfold.layers import ATPM
-from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.models import FourfoldForCausalLM
 from fourfold.observe.intervening import intervene
+from fourfold.observe.layers import delta_layers
 from fourfold.tasks import Example
 
 OF_ATPM: tuple[dict[str, float], ...] = (
@@ -40,9 +40,7 @@ def ablate(model: FourfoldForCausalLM, examples: Sequence[Example]) -> list[dict
 
     whole = score()
     rows: list[dict[str, Any]] = []
-    for number, memory in enumerate(model.memories()):
-        if not isinstance(memory, DeltaFamilyLayer):
-            continue
+    for number, memory in delta_layers(model).items():
         for head in range(memory.num_heads):
             for held in OF_ATPM if isinstance(memory, ATPM) else OF_OTHERS:
                 with intervene(model, layer=number, head=head, start=0, **held):

@@ -68,16 +68,15 @@ def events_of(
 
 def _asked(question: Question, task: Task) -> str:
     words = [task.word(token) for token in question.prompt]
-    return next((word for word in words if word[0] == "k" and word[1:].isdigit()), "")
+    return next((word for word in words if _is(word, "k")), "")
 
 
 def _plain(words: Sequence[str]) -> list[Event]:
-    return [Event("noise" if word[0] == "n" and word[1:].isdigit() else "read") for word in words]
+    return [Event("noise" if _is(word, "n") else "read") for word in words]
 
 
 def _copied(words: Sequence[str]) -> list[Event]:
-    kept = {"v": "value"}
-    return [Event(kept.get(word[0], "noise"), word if word[0] == "v" else "") for word in words]
+    return [Event("value", word) if _is(word, "v") else Event("noise") for word in words]
 
 
 def _marked(words: Sequence[str]) -> list[Event]:
@@ -101,11 +100,10 @@ def _bound(words: Sequence[str]) -> list[Event]:
             now = Event(word, words[len(events) + 1], len(events))
             events += [now] * _SIGNS[word]
             continue
-        if _is_key(word):
+        if _is(word, "k"):
             now = Event("update" if word in seen else "first write", word, len(events))
             seen.add(word)
-        noise = word[0] == "n" and word[1:].isdigit()
-        events.append(Event("noise") if noise else now)
+        events.append(Event("noise") if _is(word, "n") else now)
     return _with_untouched(words, events)
 
 
@@ -113,7 +111,7 @@ def _with_untouched(words: Sequence[str], events: list[Event]) -> list[Event]:
     """First writes of items that nothing changes later are called so."""
     changes: Counter[str] = Counter()
     for word, event in zip(words, events, strict=True):
-        if event.kind in ("update", "move", "swap", "forget") and _is_key(word):
+        if event.kind in ("update", "move", "swap", "forget") and _is(word, "k"):
             changes[word] += 1
     return [
         replace(event, kind="untouched write")
@@ -127,14 +125,14 @@ _SIGNS = {"move": 4, "swap": 4, "forget": 2}
 """Signs that do something to keys, with the words of what they say."""
 
 
-def _is_key(word: str) -> bool:
-    return word[0] == "k" and word[1:].isdigit()
+def _is(word: str, letter: str) -> bool:
+    """Whether a word is a symbol of the family with this letter, such as k12, and no sign."""
+    return word[0] == letter and word[1:].isdigit()
 
 
 _LABELLERS: dict[str, Callable[[Sequence[str]], list[Event]]] = {
     "copy": _copied,
     "selective_copy": _marked,
-    "pointer_chase": _plain,
     **dict.fromkeys(
         (
             "kv_recall",

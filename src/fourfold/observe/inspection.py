@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.observe.events import EVENTS, Event, events_of
+from fourfold.observe.layers import delta_layers
 from fourfold.observe.quantities import QUANTITIES
 from fourfold.observe.trace import Trace
 from fourfold.observe.watching import observe
@@ -64,11 +64,7 @@ def inspect_reading(
     fork = model.new_cache() if cache is None else cache.fork()
     about = {"title": title, "lead": list(lead), "spaced": spaced, "shares": list(SHARES)}
     if not tokens:
-        memories = dict(enumerate(model.memories()))
-        layers = [n for n, memory in memories.items() if isinstance(memory, DeltaFamilyLayer)]
-        if not layers:
-            raise ValueError("None of the model's layers holds a delta-rule memory to look at.")
-        return about | {"layers": [], "states": _states(fork, layers), "ablation": []}
+        return about | {"layers": [], "states": _states(fork, delta_layers(model)), "ablation": []}
     with torch.no_grad():
         before = torch.tensor([list(tokens[:-last])], device=model.device)
         for piece in before.split(PIECE, dim=1):
@@ -204,4 +200,5 @@ def _numbers(values: Tensor) -> list[Any]:
             return [plain(one) for one in x]
         return float(f"{x:.4g}") if math.isfinite(x) else None
 
-    return [plain(row) for row in values.tolist()]
+    found: list[Any] = plain(values.tolist())
+    return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from fourfold.layers import ATPM
-from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.models import FourfoldForCausalLM
+from fourfold.observe.layers import delta_layer, replaced
 from fourfold.observe.places import Places
 from fourfold.settings import near
 
@@ -53,15 +53,7 @@ def intervene(
     Raises:
         ValueError: there is no such layer, head or coordinate, or no such value; a sentence.
     """
-    memories = list(model.memories())
-    found = memories[layer] if 0 <= layer < len(memories) else None
-    if not isinstance(found, DeltaFamilyLayer):
-        known = [n for n, memory in enumerate(memories) if isinstance(memory, DeltaFamilyLayer)]
-        raise ValueError(
-            f"layer must hold a delta-rule memory, which of {len(memories)} layers do: "
-            f"{', '.join(map(str, known)) or 'none'}; got {layer}."
-        )
-    memory = found
+    memory = delta_layer(model, layer, argument="layer")
     if head is not None and not 0 <= head < memory.num_heads:
         raise ValueError(f"head must be from 0 to {memory.num_heads - 1}, or None; got {head}.")
     names = OF_ATPM if isinstance(memory, ATPM) else OF_OTHERS
@@ -90,17 +82,5 @@ def intervene(
                 c[argument] = torch.where(here, fixed, c[argument])
         return c
 
-    with ExitStack() as stack:
-        places = stack.enter_context(Places(model))
-        outer = memory.__dict__.get("coordinates")
-        memory.coordinates = coordinates  # type: ignore[method-assign]
-        stack.callback(_put_back, memory, outer)
+    with Places(model) as places, replaced(memory, "coordinates", coordinates):
         yield
-
-
-def _put_back(memory: DeltaFamilyLayer, outer: object) -> None:
-    """What stood there before: the method of the class, or an intervention around this one."""
-    if outer is None:
-        del memory.coordinates
-    else:
-        memory.coordinates = outer  # type: ignore[method-assign, assignment]

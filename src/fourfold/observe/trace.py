@@ -188,13 +188,13 @@ class Trace:
                 zip(self.sequence.tolist(), self.position.tolist(), strict=True)
             )
         }
-        nowhere = values.new_full(values.shape[1:], float("nan"))
-        runs = []
-        for place in places:
-            key = int(self.sequence[place]), int(self.position[place])
-            steps = (where.get((key[0], key[1] + step)) for step in range(-before, after + 1))
-            runs.append(torch.stack([nowhere if step is None else values[step] for step in steps]))
-        stacked = torch.stack(runs)
+        keys = list(where)
+        rows = [
+            [where.get((keys[place][0], keys[place][1] + step), -1) for place in places]
+            for step in range(-before, after + 1)
+        ]
+        index = torch.tensor(rows).T
+        stacked = values[index].masked_fill((index < 0)[..., None], float("nan"))
         mean = stacked.nanmean(0)
         return mean, (stacked - mean).square().nanmean(0).sqrt(), len(places)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.models import FourfoldForCausalLM
+from fourfold.observe.layers import delta_layer, delta_layers, replaced
 from fourfold.observe.places import Places
 from fourfold.observe.quantities import measured, rows_of
 from fourfold.observe.trace import Summary, Trace
@@ -42,8 +43,8 @@ def observe(
     """
     if last is not None and last < 1:
         raise ValueError(f"last must be 1 or more, or None; got {last}.")
-    memories = dict(enumerate(model.memories()))
-    watched = _watched(memories, layers)
+    numbers = delta_layers(model) if layers is None else layers
+    watched = {number: delta_layer(model, number, argument="layers") for number in numbers}
     kinds = {layer: model.config.layer_types[layer] for layer in watched}
     trace = Trace(
         kinds=kinds,
@@ -75,32 +76,13 @@ def observe(
                     trace.rows[number] = rows
             return result
 
-        layer.remember = remembering  # type: ignore[method-assign]
-        stack.callback(delattr, layer, "remember")
+        stack.enter_context(replaced(layer, "remember", remembering))
 
     with ExitStack() as stack:
         places = stack.enter_context(Places(model, after=index))
         for number, layer in watched.items():
             wrap(number, layer)
         yield trace
-
-
-def _watched(
-    memories: Mapping[int, object], layers: Sequence[int] | None
-) -> dict[int, DeltaFamilyLayer]:
-    found = {
-        number: layer for number, layer in memories.items() if isinstance(layer, DeltaFamilyLayer)
-    }
-    for number in found if layers is None else layers:
-        if number not in found:
-            known = ", ".join(map(str, found)) or "none"
-            raise ValueError(
-                f"layers must hold a delta-rule memory, which of {len(memories)} layers do: "
-                f"{known}; got {number}."
-            )
-    if not found:
-        raise ValueError("None of the model's layers holds a delta-rule memory to look at.")
-    return found if layers is None else {number: found[number] for number in layers}
 
 
 def _add(trace: Trace, layer: int, found: dict[str, Tensor], mask: Tensor) -> None:
