@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from fourfold.models import FourfoldConfig
 from fourfold.models.registry import LAYER_TYPES
-from fourfold.settings import near, refuse_flag
+from fourfold.settings import near, one_of, refuse_flag
 
 # Of the fields of FourfoldConfig itself: those of its bases do not all resolve.
 _KINDS: dict[str, Any] = get_type_hints(
@@ -24,11 +24,7 @@ def check_layer(name: str) -> str:
     Raises:
         ValueError: a sentence with the nearest name.
     """
-    if name not in LAYER_TYPES:
-        raise ValueError(
-            f"layer must be one of {', '.join(LAYER_TYPES)}; got {name!r}.{near(name, LAYER_TYPES)}"
-        )
-    return name
+    return one_of("layer", name, LAYER_TYPES)
 
 
 def as_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

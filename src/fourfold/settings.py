@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 Model = TypeVar("Model", bound=BaseModel)
+Name = TypeVar("Name", bound=str)
 
 
 class Section(BaseModel):
@@ -104,6 +105,19 @@ def near(name: str, names: Any) -> str:
     """ " Did you mean …?", or nothing if no name is near."""
     found = get_close_matches(name, list(names), n=1)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def one_of(what: str, name: str, names: Iterable[Name]) -> Name:
+    """``name``, if it is one of ``names``.
+
+    Raises:
+        ValueError: a sentence about ``what``, with all names and the nearest.
+    """
+    known = list(names)
+    for one in known:
+        if one == name:
+            return one
+    raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{near(name, known)}")
 
 
 def _first_fault(kind: type[BaseModel], error: ValidationError, what: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from fourfold.capacity.theory import expected_error
 from fourfold.ops import delta_rule
@@ -30,19 +31,17 @@ class Drawn:
         proposal: (B, n, H, S), of transports.
         values: (B, codebook, D), of unit length.
         chosen: (B, n), which value each item has.
-        heads: H.
     """
 
     source: Tensor
     proposal: Tensor
     values: Tensor
     chosen: Tensor
-    heads: int
 
     def entities(self) -> Tensor:
         """(B, n, H, D/H)."""
         index = self.chosen[..., None].expand(-1, -1, self.values.shape[-1])
-        return self.values.gather(1, index).unflatten(-1, (self.heads, -1))
+        return self.values.gather(1, index).unflatten(-1, (self.source.shape[2], -1))
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,7 @@ class CapacityStudy(Section):
             before = self._written(rule, drawn, 1.0, None)
             after = self._rewritten(rule, drawn, before, again)
             others = slice(again, None)
+            was, now = (recalled(memory, drawn, others) for memory in (before, after))
             yield {
                 "rule": rule,
                 "address_dim": size,
@@ -158,10 +158,10 @@ class CapacityStudy(Section):
                 "items": items,
                 "overwritten": again,
                 "share": share,
-                "accuracy_before": recalled(before, drawn, others).accuracy,
-                "accuracy_after": recalled(after, drawn, others).accuracy,
-                "error_before": recalled(before, drawn, others).error,
-                "error_after": recalled(after, drawn, others).error,
+                "accuracy_before": was.accuracy,
+                "accuracy_after": now.accuracy,
+                "error_before": was.error,
+                "error_after": now.error,
             }
 
     def _draw(self, size: int, heads: int, addresses: str, items: int) -> Drawn:
@@ -176,17 +176,17 @@ class CapacityStudy(Section):
             places = torch.arange(items) % size
             source = basis[:, :, places].movedim(2, 1)
         else:
-            source = _unit(gaussian(*shape))
+            source = normalize(gaussian(*shape), dim=-1)
             if addresses == "similar":
-                common = _unit(gaussian(self.draws, 1, heads, size))
+                common = normalize(gaussian(self.draws, 1, heads, size), dim=-1)
                 source = source - common * (source * common).sum(-1, keepdim=True)
-                source = self.similarity**0.5 * common + (1 - self.similarity) ** 0.5 * _unit(
-                    source
-                )
-        values = _unit(gaussian(self.draws, self.codebook, self.columns))
+                source = normalize(source, dim=-1)
+                near, far = self.similarity**0.5, (1 - self.similarity) ** 0.5
+                source = near * common + far * source
+        values = normalize(gaussian(self.draws, self.codebook, self.columns), dim=-1)
         chosen = torch.randint(self.codebook, (self.draws, items), generator=draw)
-        proposal = self.proposal * _unit(gaussian(*shape))
-        return Drawn(source, proposal, values, chosen, heads)
+        proposal = self.proposal * normalize(gaussian(*shape), dim=-1)
+        return Drawn(source, proposal, values, chosen)
 
     def _written(self, rule: str, drawn: Drawn, decay: float, memory: Tensor | None) -> Tensor:
         """The state after all items were written."""
@@ -211,16 +211,10 @@ class CapacityStudy(Section):
     def _rewritten(self, rule: str, drawn: Drawn, memory: Tensor, count: int) -> Tensor:
         """The state after the first ``count`` items got the values of others."""
         moved = drawn.chosen[:, :count].roll(1, 1) if count > 1 else (drawn.chosen[:, :1] + 1)
-        chosen = moved % self.codebook
-        again = Drawn(
-            drawn.source[:, :count],
-            drawn.proposal[:, :count],
-            drawn.values,
-            chosen,
-            drawn.heads,
+        again = replace(
+            drawn,
+            source=drawn.source[:, :count],
+            proposal=drawn.proposal[:, :count],
+            chosen=moved % self.codebook,
         )
         return self._written(rule, again, 1.0, memory)
-
-
-def _unit(x: Tensor) -> Tensor:
-    return x / x.norm(dim=-1, keepdim=True)

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from fourfold.models import FourfoldForCausalLM
+from fourfold.layers import RecurrentState
+from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.ops import atpm
-from fourfold.sessions.session import STRIDE
+from fourfold.sessions.guard import limit_state_norm
+from fourfold.sessions.session import DEFAULT_BOUND, STRIDE
 
 Row = dict[str, Any]
-BOUND = 1e6
-"""The guard's bound that sessions have unless told otherwise."""
 
 
 def operator_streams(
@@ -54,25 +55,30 @@ def _follow(
         if not math.isfinite(norm):
             return
         yield {"stream": name, "rho": rho, "guarded": guarded, "token": token, "norm": norm}
-        if guarded and norm > BOUND:
-            state = state * (BOUND / norm)
+        if guarded:
+            state = _limited(state)
+
+
+def _limited(memory: Tensor) -> Tensor:
+    """A state as a session's guard leaves it."""
+    cache = FourfoldCache(1)
+    cache.states[0] = RecurrentState(memory=memory)
+    limit_state_norm(cache, DEFAULT_BOUND)
+    return cache.named_tensors()["layers.0.memory"]
 
 
 def _random(draw: torch.Generator, size: int, address: int, columns: int, rho: float) -> Row:
     def gaussian(width: int) -> Tensor:
         return torch.randn(1, size, 1, width, generator=draw)
 
-    def unit(x: Tensor) -> Tensor:
-        return x / x.norm(dim=-1, keepdim=True)
-
     views = (columns // 4, columns - columns // 4)
     near = torch.full((1, size, 1), 0.999)
     return {
-        "q": unit(gaussian(address)),
-        "s": unit(gaussian(address)),
+        "q": normalize(gaussian(address), dim=-1),
+        "s": normalize(gaussian(address), dim=-1),
         "k": gaussian(views[0]) / columns**0.5,
         "v": gaussian(views[1]) / columns**0.5,
-        "b": 0.999 * unit(gaussian(address)),
+        "b": 0.999 * normalize(gaussian(address), dim=-1),
         "log_alpha": torch.zeros(1, size, 1),
         "beta_k": near,
         "beta_v": near,

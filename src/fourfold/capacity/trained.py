@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fourfold.evaluation.answers import decode
+from fourfold.evaluation.answers import check_symbols, decode
 from fourfold.evaluation.scores import summarise
 from fourfold.models import FourfoldForCausalLM
 from fourfold.tasks import Source, make_task
@@ -37,10 +37,6 @@ def trained_capacity(
     for load in items:
         loads = {split: (load, load) for split in ("iid", "ood", "stress")}
         built = make_task(task, settings | {"loads": loads})
-        if built.vocab_size != model.config.vocab_size:
-            raise ValueError(
-                f"{task} has {built.vocab_size} symbols and the model {model.config.vocab_size}: "
-                "it was trained on another task, or on other fields of it."
-            )
+        check_symbols(model, built)
         drawn = Source(built).examples("iid", 0, examples)
         yield {"items": load, **summarise(drawn, decode(model, drawn))}

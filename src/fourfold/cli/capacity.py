@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import console, given, plain_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,21 +38,18 @@ def capacity(
     A study is of operators with ideal addresses, beside what theory expects; a model is asked.
     """
     from fourfold.files import write_atomically
+    from fourfold.reports.style import png
     from fourfold.results import provenance, write_result
 
-    if not what.is_dir():
-        sources = {name: context.get_parameter_source(name) for name in ("task", "items")}
-        if given := [
-            name for name, source in sources.items() if source and source.name != "DEFAULT"
-        ]:
-            raise ValueError(f"--{given[0]} is of a model; {what} is a study, with field=value.")
+    if not what.is_dir() and (of_model := given(context, ("task", "items"))):
+        raise ValueError(f"--{of_model[0]} is of a model; {what} is a study, with field=value.")
     measure = _model if what.is_dir() else _study
     with console.status("Measuring …"):
         result, figures = measure(what, tuple(changes or ()), task, items, tokens)
     out.mkdir(parents=True, exist_ok=True)
     write_result(out / "capacity.json", {**result, **provenance()})
     for name, figure in figures.items():
-        write_atomically(out / f"{name}.png", _png(figure))
+        write_atomically(out / f"{name}.png", png(figure))
     console.print(_table(result))
     console.print(f"Results and figures: {out}", soft_wrap=True, markup=False)
 
@@ -112,14 +109,6 @@ def _model(
         "streams": streams,
     }
     return found, {"recall": trained_figure(rows, task), "streams": streams_figure(streams)}
-
-
-def _png(figure: Figure) -> bytes:
-    import io
-
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def _table(result: dict[str, Any]) -> Table:

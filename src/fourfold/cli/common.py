@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -15,6 +15,12 @@ from rich.console import Console
 console = Console(highlight=False, emoji=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def given(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """Those options that the user gave."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [name for name, source in sources.items() if source and source.name != "DEFAULT"]
 
 
 def plain_errors(command: Command) -> Command:

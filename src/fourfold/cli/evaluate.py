@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import console, given, plain_errors
 
 if TYPE_CHECKING:
     from fourfold.evaluation.language import LanguageScore
@@ -60,11 +60,10 @@ def evaluate(
     if suite is not None:
         from fourfold.cli.suites import ask
 
-        sources = {name: context.get_parameter_source(name) for name in OF_TEXT}
-        given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-        if given or len(data) > 1:
+        of_text = given(context, OF_TEXT)
+        if of_text or len(data) > 1:
             raise ValueError(
-                f"A suite takes one --data and field=value; got {', '.join(given) or 'several'}."
+                f"A suite takes one --data and field=value; got {', '.join(of_text) or 'several'}."
             )
         ask(suite, model, data[0], tuple(changes or ()), out)
         return

@@ -74,7 +74,7 @@ def _task(
     last: int,
 ) -> dict[str, Any]:
     from fourfold.cli.models import open_weights
-    from fourfold.evaluation.answers import decode
+    from fourfold.evaluation.answers import check_symbols, decode
     from fourfold.observe.ablation import ablate as ablation
     from fourfold.observe.events import events_of
     from fourfold.observe.inspection import inspect_reading, many_readings
@@ -86,11 +86,7 @@ def _task(
     change_fields(settings, changes, like="value_tokens=1")
     task, of = make_task(name, settings), check_split(split)
     opened = open_weights(folder)
-    if opened.config.vocab_size != task.vocab_size:
-        raise ValueError(
-            f"{name} has {task.vocab_size} symbols and the model {opened.config.vocab_size}: it "
-            "was trained on another task, or on other fields of it."
-        )
+    check_symbols(opened, task)
     example = Source(task).example(of, number)
     if example.questions and question >= len(example.questions):
         raise ValueError(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fourfold.data.order import Order, TokenDocument
-from fourfold.settings import near
+from fourfold.settings import one_of
 
 Memory = Literal["window", "document", "stream"]
 """Where a memory starts empty: at every window and every document; at every document, its state
@@ -32,11 +32,7 @@ def check_memory(name: str) -> Memory:
     Raises:
         ValueError: a sentence with the names.
     """
-    if name not in MEMORIES:
-        raise ValueError(
-            f"memory must be one of {', '.join(MEMORIES)}; got {name!r}.{near(name, MEMORIES)}"
-        )
-    return name
+    return one_of("memory", name, MEMORIES)
 
 
 IGNORED = -100

@@ -12,6 +12,7 @@ from torch import Tensor
 from fourfold.evaluation.mode import measuring
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 from fourfold.tasks.example import Example, Question
+from fourfold.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,19 @@ class Answer:
     question: Question | None
     said: tuple[int, ...]
     right: tuple[int, ...]
+
+
+def check_symbols(model: FourfoldForCausalLM, task: Task) -> None:
+    """See that ``model`` has the vocabulary of ``task``.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if task.vocab_size != model.config.vocab_size:
+        raise ValueError(
+            f"{task.name} has {task.vocab_size} symbols and the model {model.config.vocab_size}: "
+            "it was trained on another task, or on other fields of it."
+        )
 
 
 def decode(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from fourfold.benchmarks.recurrences import ATPM_FUSED, GATED_DELTANET_FUSED, TRANSFORMERS
 from fourfold.benchmarks.summary import microseconds_per_token, ratio, row
 from fourfold.files import write_atomically
+from fourfold.reports.style import png
 from fourfold.results import read_result
 
 FIELDS = {"contestants", "device", "finished", "lengths", "machine", "options"}
@@ -48,10 +48,8 @@ def write_figure(path: Path) -> Path:
         where it lies.
     """
     figure = draw_lengths(read_benchmark(path))
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160)
     target = path.with_suffix(".png")
-    write_atomically(target, buffer.getvalue())
+    write_atomically(target, png(figure, dpi=160))
     return target
 
 

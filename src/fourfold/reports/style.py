@@ -27,6 +27,13 @@ pre { background: #f1efe8; padding: .8rem 1rem; overflow-x: auto; }
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
+def png(figure: Figure, *, dpi: int = 150) -> bytes:
+    """``figure`` as a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
+
+
 def inline_svg(figure: Figure, title: str) -> str:
     """``figure`` as an element for a page, the same bytes every time.
 

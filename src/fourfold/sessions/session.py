@@ -46,6 +46,9 @@ grows at most twofold in two tokens, so 2³²-fold between two looks: far from o
 PIECE = 512
 """Tokens that ``losses`` reads at once: the logits of a long text need not stand side by side."""
 
+DEFAULT_BOUND = 1e6
+"""Of a head's state, unless told otherwise."""
+
 LARGEST_BOUND = 1e26
 """What can grow 2³²-fold, be read with a query of some hundreds, and still be a float32."""
 
@@ -83,7 +86,7 @@ class Session:
         model: FourfoldForCausalLM,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        max_state_norm: float | None = 1e6,
+        max_state_norm: float | None = DEFAULT_BOUND,
     ) -> None:
         if not isinstance(model, FourfoldForCausalLM):
             raise TypeError(f"model must be a FourfoldForCausalLM; got {type(model).__name__}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fourfold.settings import near, validated
+from fourfold.settings import one_of, validated
 from fourfold.tasks.closed_book import ClosedBook
 from fourfold.tasks.documents import Documents
 from fourfold.tasks.induction import Induction
@@ -43,11 +43,7 @@ def make_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
         ValueError: a sentence: no such task or field (with the nearest), or a value that is not
             accepted.
     """
-    if name not in TASKS:
-        raise ValueError(
-            f"task must be one of {', '.join(TASKS)}; got {name!r}.{near(name, TASKS)}"
-        )
-    kind = TASKS[name]
+    kind = TASKS[one_of("task", name, TASKS)]
     return validated(kind, settings or {}, name)
 
 
@@ -57,8 +53,4 @@ def check_split(name: str) -> Split:
     Raises:
         ValueError: a sentence with the nearest name.
     """
-    if name not in SPLITS:
-        raise ValueError(
-            f"split must be one of {', '.join(SPLITS)}; got {name!r}.{near(name, SPLITS)}"
-        )
-    return name
+    return one_of("split", name, SPLITS)

@@ -9,7 +9,7 @@ from fourfold.evaluation.suites.in_context import InContextSuite
 from fourfold.evaluation.suites.knowledge import KnowledgeSuite
 from fourfold.evaluation.suites.new_knowledge import NewKnowledgeSuite
 from fourfold.evaluation.suites.suite import Row, Suite
-from fourfold.settings import change_fields, near, validated
+from fourfold.settings import change_fields, one_of, validated
 
 _KINDS: tuple[type[Suite], ...] = (KnowledgeSuite, NewKnowledgeSuite, InContextSuite)
 
@@ -27,13 +27,10 @@ def make_suite(name: str, data: Any, changes: Iterable[str] = ()) -> Suite:
         ValueError: a sentence: no such suite or field (with the nearest), or a value that is not
             accepted.
     """
-    if name not in SUITES:
-        raise ValueError(
-            f"suite must be one of {', '.join(SUITES)}; got {name!r}.{near(name, SUITES)}"
-        )
+    kind = SUITES[one_of("suite", name, SUITES)]
     content = {"data": data}
     change_fields(content, changes, like="examples=50")
-    return validated(SUITES[name], content, name)
+    return validated(kind, content, name)
 
 
 __all__ = ["SUITES", "Row", "Suite", "make_suite"]

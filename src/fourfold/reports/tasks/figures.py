@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fourfold.grid.cell import TESTS
-from fourfold.reports.style import inline_svg
+from fourfold.reports.style import inline_svg, png
 from fourfold.reports.tasks.curves import Progress
 from fourfold.reports.tasks.panels import (
     KINDS,
@@ -144,9 +143,7 @@ def as_png(plate: Plate) -> bytes:
             frameon=False,
             handlelength=3.2,
         )
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+        return png(figure)
 
 
 def as_svgs(plate: Plate) -> list[str]:
