@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel
 
-from fourfold.data.sources import opened
+from fourfold.data.sources import COMPRESSIONS, opened
 from fourfold.settings import validated
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -26,6 +27,22 @@ def content(path: Path) -> str:
         raise FileNotFoundError(f"{path} is no file.")
     with opened(path, UnicodeDecodeError) as file:
         return file.read().decode("utf-8-sig")
+
+
+def kind(path: Path) -> str:
+    """The ending of a file's name, such as ".csv", but for that of a compression."""
+    return next((end for end in reversed(path.suffixes) if end not in COMPRESSIONS), "")
+
+
+def lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Each line of a file that is not blank, behind the place where it stands, for messages.
+
+    Raises:
+        FileNotFoundError, OSError, ValueError: as ``content``.
+    """
+    for number, line in enumerate(content(path).split("\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", line
 
 
 def json_of(text: str, form: type[Form], place: str) -> Form:

@@ -13,13 +13,12 @@ from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from fourfold.data.documents import read_documents
 from fourfold.data.words import Words
 from fourfold.evaluation.bits import windows
 from fourfold.evaluation.positions import PositionTotals
 from fourfold.evaluation.suites.questions import Asked, plain, read_questions
 from fourfold.evaluation.suites.reading import Reading, whole_reading
-from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
+from fourfold.evaluation.suites.suite import Row, Suite, asking, shares, text_tokens
 from fourfold.models import FourfoldForCausalLM
 
 BOOKS = ("closed", "open")
@@ -56,7 +55,10 @@ class KnowledgeSuite(Suite):
     def run(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
         words = Words(tokenizer)
         questions = self._questions()
-        batch = None if self.text is None else self._windows(self.text, words)
+        batch = None
+        if self.text is not None:
+            stream = torch.tensor(text_tokens(self.text, words))
+            batch = windows(stream, length=self.length, count=self.windows)
         has = model.named_memories() if isinstance(model, FourfoldForCausalLM) else []
         # A model without any such memory is asked once; a name that none of several has is refused.
         for silent in [()] + [self.disable] * bool(has and self.disable):
@@ -94,11 +96,6 @@ class KnowledgeSuite(Suite):
             wrong += random.sample(others, self.choices - 1 - len(wrong))
             found.append((asked, [asked.answers[0], *(known[name] for name in wrong)]))
         return found
-
-    def _windows(self, path: Path, words: Words) -> Tensor:
-        texts = (document.text.decode(errors="replace") for document in read_documents(path))
-        stream = torch.tensor([token for text in texts for token in words.tokens(text)])
-        return windows(stream, length=self.length, count=self.windows)
 
 
 def _knows(

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from fourfold.data.sources import COMPRESSIONS
-from fourfold.evaluation.suites.files import content, json_of
+from fourfold.evaluation.suites.files import content, json_of, kind, lines
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ def read_labelled(path: Path, names: Path | None = None) -> list[Labelled]:
         OSError: a file cannot be read.
         ValueError: a file has another form (line named), or fewer than two labels.
     """
-    kind = next((x for x in reversed(path.suffixes) if x not in COMPRESSIONS), "")
     readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl}
-    if kind not in readers:
+    reader = readers.get(kind(path))
+    if reader is None:
         raise ValueError(f"{path} must end in one of {', '.join(readers)}.")
-    found = list(readers[kind](path))
+    found = list(reader(path))
     if names is not None:
         known = content(names).split("\n")
         found = [Labelled(one.text, _name(one.label, known, path, names)) for one in found]
@@ -86,18 +85,15 @@ def _each(path: Path, rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
 
 
 def _tsv(path: Path) -> Iterator[Labelled]:
-    for number, line in enumerate(content(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for place, line in lines(path):
         columns = line.split("\t")
         if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
-            raise ValueError(f"{path}, line {number}: must have a text, a tab and a label.")
+            raise ValueError(f"{place}: must have a text, a tab and a label.")
         if "," not in columns[1]:
             yield Labelled(columns[0].strip(), columns[1].strip())
 
 
 def _jsonl(path: Path) -> Iterator[Labelled]:
-    for number, line in enumerate(content(path).split("\n"), 1):
-        if line.strip():
-            found = json_of(line, _Line, f"{path}, line {number}")
-            yield Labelled(found.text, found.label)
+    for place, line in lines(path):
+        found = json_of(line, _Line, place)
+        yield Labelled(found.text, found.label)

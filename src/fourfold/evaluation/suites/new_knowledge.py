@@ -11,11 +11,10 @@ from typing import Literal
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from fourfold.data.documents import read_documents
 from fourfold.data.words import Words
-from fourfold.evaluation.suites.questions import Asked, contains, read_questions
+from fourfold.evaluation.suites.questions import Asked, contains, plain, read_questions, within
 from fourfold.evaluation.suites.reading import Reading
-from fourfold.evaluation.suites.suite import Row, Suite, asking, shares
+from fourfold.evaluation.suites.suite import Row, Suite, asking, shares, text_tokens
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,7 @@ class NewKnowledgeSuite(Suite):
         every = read_questions(self.data)
         passages = list(dict.fromkeys(asked.passage for asked in every))
         encoded = {passage: words.tokens(f"{passage}\n\n") for passage in passages}
+        plainly = {passage: plain(passage) for passage in passages}
         questions = {asked: words.tokens(f"Question: {asked.question}\nAnswer:") for asked in every}
 
         def needed(asked: Asked) -> int:
@@ -107,7 +107,8 @@ class NewKnowledgeSuite(Suite):
             chosen, room = [asked.passage], length - needed(asked)
             for passage in random.sample(passages, len(passages)):
                 fits = len(encoded[passage]) <= room and passage != asked.passage
-                if fits and not contains(passage, asked.answers):
+                said = plainly[passage]
+                if fits and not any(within(said, answer) for answer in asked.answers):
                     chosen.append(passage)
                     room -= len(encoded[passage])
             random.shuffle(chosen)
@@ -118,9 +119,7 @@ class NewKnowledgeSuite(Suite):
 
     def _hidden(self, words: Words) -> Callable[[int], list[Prompt]]:
         """Hides numbers in text and asks for one."""
-        texts = (one.text.decode(errors="replace") for one in read_documents(self.data))
-        stream = [token for text in texts for token in words.tokens(text)]
-
+        stream = text_tokens(self.data, words)
         random = Random(f"new-knowledge needles {self.seed}")
 
         def prompt(length: int) -> Prompt:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from fourfold.data.sources import COMPRESSIONS
-from fourfold.evaluation.suites.files import content, json_of
+from fourfold.evaluation.suites.files import content, json_of, kind, lines
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -39,15 +38,14 @@ def read_questions(path: Path) -> list[Asked]:
         OSError: the file cannot be read.
         ValueError: it has another form (line and field named), or holds no question.
     """
-    kind = next((x for x in reversed(path.suffixes) if x not in COMPRESSIONS), "")
-    if kind not in (".json", ".jsonl"):
+    reader = {".json": _squad, ".jsonl": _open}.get(kind(path))
+    if reader is None:
         raise ValueError(f"{path} must end in .json (SQuAD) or .jsonl (open questions).")
-    found = _open(path) if kind == ".jsonl" else _squad(path)
     answered = []
-    for asked in found:
+    for asked in reader(path):
         words = plain(asked.passage)
         answers = [answer for answer in asked.answers if plain(answer)]
-        held = [answer for answer in answers if _within(words, answer)]
+        held = [answer for answer in answers if within(words, answer)]
         if held:
             others = [answer for answer in answers if answer not in held]
             answered.append(Asked(asked.question, asked.passage, (*held, *others)))
@@ -59,10 +57,10 @@ def read_questions(path: Path) -> list[Asked]:
 def contains(text: str, answers: tuple[str, ...]) -> bool:
     """Whether one of ``answers`` is said in ``text``, as ``plain`` words."""
     words = plain(text)
-    return any(_within(words, answer) for answer in answers)
+    return any(within(words, answer) for answer in answers)
 
 
-def _within(words: str, answer: str) -> bool:
+def within(words: str, answer: str) -> bool:
     """Whether plain ``words`` hold an answer: whole words of it, where there are spaces."""
     said = plain(answer)
     if any(_spaceless(letter) for letter in said):
@@ -123,10 +121,9 @@ def _squad(path: Path) -> Iterator[Asked]:
 
 
 def _open(path: Path) -> Iterator[Asked]:
-    for number, line in enumerate(content(path).split("\n"), 1):
-        if line.strip():
-            asked = json_of(line, _OpenQuestion, f"{path}, line {number}")
-            if asked.ctxs:
-                first = asked.ctxs[0]
-                passage = f"{first.title}\n{first.text}" if first.title else first.text
-                yield Asked(asked.question, passage, tuple(asked.answers))
+    for place, line in lines(path):
+        asked = json_of(line, _OpenQuestion, place)
+        if asked.ctxs:
+            first = asked.ctxs[0]
+            passage = f"{first.title}\n{first.text}" if first.title else first.text
+            yield Asked(asked.question, passage, tuple(asked.answers))

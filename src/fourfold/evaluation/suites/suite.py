@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from fourfold.data.documents import read_documents
+from fourfold.data.words import Words
 from fourfold.evaluation.mode import measuring
 from fourfold.evaluation.scores import bootstrap
 from fourfold.models import FourfoldForCausalLM
@@ -45,6 +47,16 @@ class Suite(Section):
             FileNotFoundError, OSError, ValueError: ``data`` or another field cannot be used, in a
                 sentence.
         """
+
+
+def text_tokens(path: Path, words: Words) -> list[int]:
+    """Tokens of a file of text, or of all files of a folder, one behind the other.
+
+    Raises:
+        FileNotFoundError, OSError, ValueError: as ``read_documents``.
+    """
+    texts = (document.text.decode(errors="replace") for document in read_documents(path))
+    return [token for text in texts for token in words.tokens(text)]
 
 
 @contextmanager
