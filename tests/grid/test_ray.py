@@ -20,6 +20,7 @@ from fourfold.grid.cell import finished
 from fourfold.grid.ray_cluster import run_on_ray
 from fourfold.results import provenance
 
+STEPS = 150
 NOT_REPEATED = {"train_tokens_per_second", "wall_seconds", *provenance()}
 
 
@@ -113,13 +114,13 @@ def test_with_a_worker_killed_every_cell_finishes_once_and_as_it_would_here(
         "Gated DeltaNet": {"layer": "gated_deltanet"},
         "LSTM": {"layer": "lstm", "seeds": [0, 1]},
     }
-    grid = Grid(**settings(300, models=models))
+    grid = Grid(**settings(STEPS, models=models))
     schedule, events, killed, side_by_side = Schedule(grid), [], [], set()
 
     def on_event(event):
         events.append(event)
         side_by_side.add(len(workers()))
-        midway = event.kind == "step" and event.step.step < 300
+        midway = event.kind == "step" and event.step.step < STEPS
         if midway and not killed and len(workers()) == 2 and kill_worker_of(event.cell):
             killed.append(event.cell)
 

@@ -25,7 +25,7 @@ from fourfold.sessions.file import read_session_file, write_session_file
 
 TOKENIZER = ByteTokenizer()
 TEXT = "Alice lives in Paris. Bob lives in Rome. " * 3
-KILLS = 50
+KILLS = 30
 EVENT = ("token", "layer", "head", "norm", "bound")
 
 

@@ -14,11 +14,13 @@ import pytest
 import torch
 from runs import start, write_recipe
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
+from fourfold.cli import app
 from fourfold.training.checkpoint import Checkpoints
 from fourfold.training.log import read_log
 
-STEPS = 800
+STEPS = 450
 KILLS = 20
 
 
@@ -57,7 +59,7 @@ def test_twenty_kills_at_random_moments_change_nothing(recipe, undisturbed):
         process = start(recipe, out)
         # At a random step, and at a random moment of it or of the checkpoint behind it; how long
         # that takes is the machine's affair.
-        step = max(kept.steps(), default=0) + moments.randint(1, 32)
+        step = max(kept.steps(), default=0) + moments.randint(1, 16)
         while len(read_log(out / "log.csv")) < step and process.is_alive():
             time.sleep(0.002)
         time.sleep(moments.uniform(0, 0.02))
@@ -95,10 +97,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(recipe, undisturbed):
 def test_a_finished_run_is_not_done_again_and_one_of_other_settings_is_refused(recipe, undisturbed):
     out = recipe.parent / "undisturbed"
     written = (out / "result.json").stat().st_mtime_ns
-    command = [sys.executable, "-m", "fourfold", "train", str(recipe), "--out", str(out)]
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
+    command = ["train", str(recipe), "--out", str(out)]
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 0, again.output
     assert (out / "result.json").stat().st_mtime_ns == written
-    other = subprocess.run([*command, "training.seed=5"], capture_output=True, text=True)
-    assert other.returncode == 1
-    assert "is a run of other settings (different: training.seed)" in other.stderr
+    other = CliRunner().invoke(app, [*command, "training.seed=5"])
+    assert other.exit_code == 1
+    assert "is a run of other settings (different: training.seed)" in other.output

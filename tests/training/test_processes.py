@@ -81,11 +81,11 @@ def test_text_that_the_first_process_cannot_read_stops_both_with_a_sentence(tmp_
 
 
 def test_two_processes_go_on_where_they_were_killed(tmp_path):
-    recipe = write_recipe(tmp_path, steps=300)
+    recipe = write_recipe(tmp_path, steps=150)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     join(start_together(recipe, whole, 2))
     processes = start_together(recipe, killed, 2)
-    while len(read_log(killed / "log.csv")) < 100:
+    while len(read_log(killed / "log.csv")) < 50:
         assert all(process.is_alive() for process in processes)
     for process in processes:
         process.kill()

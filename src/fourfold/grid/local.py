@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -61,7 +62,7 @@ class _Worker:
     """A process of its own that runs one cell after another."""
 
     def __init__(self, grid: Grid, folder: Path, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.connection, other = context.Pipe()
         self.process = context.Process(
             target=_serve, args=(other, grid, folder, threads), daemon=True
@@ -97,6 +98,15 @@ class _Worker:
     def stop(self) -> None:
         self.process.kill()
         self.process.join()
+
+
+def _context() -> Any:
+    """How processes are started: on Linux as forks of one that has imported what a cell needs."""
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([_serve.__module__])
+    return context
 
 
 def _serve(connection: Connection, grid: Grid, folder: Path, threads: int) -> None:
