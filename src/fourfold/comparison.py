@@ -15,7 +15,7 @@ from fourfold.data import Corpus
 from fourfold.evaluation import bits_per_byte, state_bytes, windows
 from fourfold.models import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM
 from fourfold.models.matching import count_parameters, match_parameters
-from fourfold.results import provenance, read_result, write_result
+from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.training import Step, TrainingOptions, train
 
 MODELS = {
@@ -102,12 +102,7 @@ def run_model(
     if result is not None:
         # Through JSON and back, as the result went.
         wanted = json.loads(json.dumps(setting))
-        changed = [key for key, value in wanted.items() if result.get(key) != value]
-        if changed:
-            raise ValueError(
-                f"{path} is the result of other settings (different: {', '.join(changed)}) and is "
-                "not replaced; give another output folder, or remove this one."
-            )
+        refuse_other(path, (key for key, value in wanted.items() if result.get(key) != value))
         return result
 
     began = time.perf_counter()

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -56,6 +57,22 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     if not isinstance(result, dict):
         raise ValueError(f"{path} is no result file: it holds no JSON object.")
     return result
+
+
+def refuse_other(path: Path, differences: Iterable[str]) -> None:
+    """See that what was found at ``path`` is of the settings that are asked for.
+
+    Args:
+        differences: the settings that differ.
+
+    Raises:
+        ValueError: there are some.
+    """
+    if changed := ", ".join(differences):
+        raise ValueError(
+            f"{path} is of other settings (different: {changed}) and is left as it is; give "
+            "another output folder, or remove this one."
+        )
 
 
 def _commit() -> str | None:

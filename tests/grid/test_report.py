@@ -301,7 +301,7 @@ def test_the_commands_keep_the_grid_and_write_the_report_or_print_tables(
     config.write_text(yaml.safe_dump(content, sort_keys=False))
     other = invoke("report", folder, "--config", config)
     assert other.exit_code == 1
-    assert "rate-0.001-seed-0.json is the result of other settings" in other.stderr
+    assert "rate-0.001-seed-0.json is of other settings" in other.stderr
     nothing = invoke("report", tmp_path, "--config", config)
     assert "holds no result of this grid" in nothing.stderr
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interpreter import NOTHING, answer, entities, histories
 
+from fourfold.ops.pointwise import IGNORED
 from fourfold.tasks import SPLITS, TASKS, Source, make_task
-from fourfold.tasks.example import IGNORED
 from fourfold.tasks.mixture import NINE
 from fourfold.tasks.source import use_of
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fourfold.ops.pointwise import IGNORED
 from fourfold.tasks import SPLITS, TASKS, Source, make_task
 from fourfold.tasks.batch import pack
-from fourfold.tasks.example import IGNORED
 
 UNFILLED = {"random_non_queries": False}
 ONE_SETTING = [{"length": 16, "pairs": 2}]

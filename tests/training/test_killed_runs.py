@@ -103,4 +103,4 @@ def test_a_finished_run_is_not_done_again_and_one_of_other_settings_is_refused(r
     assert (out / "result.json").stat().st_mtime_ns == written
     other = CliRunner().invoke(app, [*command, "training.seed=5"])
     assert other.exit_code == 1
-    assert "is a run of other settings (different: training.seed)" in other.output
+    assert "is of other settings (different: training.seed)" in other.output

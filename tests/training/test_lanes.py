@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from list_order import END, ListOrder
 
-from fourfold.data.lanes import IGNORED, Lanes
+from fourfold.data.lanes import Lanes
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
+from fourfold.ops.pointwise import IGNORED
 from fourfold.training.window_loss import window_loss, window_losses
 
 MEMORIES = ("window", "document", "stream")

@@ -10,8 +10,9 @@ import yaml
 from list_order import END, ListOrder
 from runs import CONTEXT, start, start_together, together, train, write_recipe
 
-from fourfold.data.lanes import IGNORED, Lanes
+from fourfold.data.lanes import Lanes
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
+from fourfold.ops.pointwise import IGNORED
 from fourfold.training.log import read_log
 from fourfold.training.loop import FitOptions, make_optimizer
 from fourfold.training.state import (

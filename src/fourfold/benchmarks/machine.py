@@ -20,6 +20,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def best_device() -> str:
+    """A GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def device_model(device: str) -> str:
     """The name of the device that computes."""
     if torch.device(device).type == "cuda":

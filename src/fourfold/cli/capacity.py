@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, given, plain_errors
+from fourfold.cli.common import console, given, plain_errors, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def capacity(
     for name, figure in figures.items():
         write_atomically(out / f"{name}.png", png(figure))
     console.print(_table(result))
-    console.print(f"Results and figures: {out}", soft_wrap=True, markup=False)
+    say(f"Results and figures: {out}")
 
 
 def _study(

@@ -7,14 +7,29 @@ import logging
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
 
+from fourfold.results import provenance, write_result
+
 console = Console(highlight=False, emoji=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def say(line: str) -> None:
+    """Print one line as it is, however long."""
+    console.print(line, soft_wrap=True, markup=False)
+
+
+def keep(out: Path | None, result: dict[str, Any]) -> None:
+    """Write ``result`` and where it comes from to the file asked for, if one was, and say so."""
+    if out is not None:
+        write_result(out, result | provenance())
+        say(f"Results: {out}")
 
 
 def given(context: typer.Context, names: Iterable[str]) -> list[str]:

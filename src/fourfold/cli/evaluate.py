@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, given, plain_errors
+from fourfold.cli.common import console, given, keep, plain_errors, say
 
 if TYPE_CHECKING:
     from fourfold.evaluation.language import LanguageScore
@@ -55,8 +55,6 @@ def evaluate(
 
     On a GPU if there is one. With --suite, questions in place of text: see docs/evaluation.md.
     """
-    import torch
-
     if suite is not None:
         from fourfold.cli.suites import ask
 
@@ -69,26 +67,25 @@ def evaluate(
         return
     if changes:
         raise ValueError(f"Fields are of a suite, and no --suite was given; got {changes[0]}.")
-    from fourfold.benchmarks.machine import device_model
+    from fourfold.benchmarks.machine import best_device, device_model
     from fourfold.cli.models import check_vocabulary, open_model
     from fourfold.data.lanes import check_memory
     from fourfold.data.prepare import prepare_whole
     from fourfold.data.report import Report
     from fourfold.data.store_order import StoreOrder
     from fourfold.evaluation.language import evaluate_text
-    from fourfold.results import provenance, write_result
 
     where = check_memory(memory)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     opened, tokenizer = open_model(model)
     check_vocabulary(opened, tokenizer)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     opened.to(device)  # type: ignore[arg-type]
     with console.status("Preparing …"):
         store = prepare_whole(data, tokenizer, text=text)
     for line in Report.of(None, store).lines():
-        console.print(line, soft_wrap=True, markup=False)
+        say(line)
     with console.status("Reading …"):
         score = evaluate_text(
             opened,
@@ -99,9 +96,7 @@ def evaluate(
             tokens=tokens,
         )
     _show(score)
-    if out is None:
-        return
-    write_result(
+    keep(
         out,
         {
             "configuration": opened.config.identity(),
@@ -113,10 +108,8 @@ def evaluate(
             "lanes": lanes,
             "device": device_model(device),
             **asdict(score),
-            **provenance(),
         },
     )
-    console.print(f"Results: {out}", soft_wrap=True, markup=False)
 
 
 def _show(score: LanguageScore) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import console, keep, plain_errors
 
 
 @plain_errors
@@ -32,17 +32,14 @@ def lm_eval(
 
     Needs the extra lm-eval. Tasks of your own need no network.
     """
-    import torch
-
-    from fourfold.benchmarks.machine import device_model
+    from fourfold.benchmarks.machine import best_device, device_model
     from fourfold.cli.models import open_model
     from fourfold.evaluation.harness import run_harness
-    from fourfold.results import provenance, write_result
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     opened, tokenizer = open_model(model)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     options = {"limit": limit, "batch_size": batch_size, "max_length": max_length}
     names = [name.strip() for name in tasks.split(",")]
     found = run_harness(
@@ -53,9 +50,7 @@ def lm_eval(
         **options,  # type: ignore[arg-type]
     )
     console.print(_table(found))
-    if out is None:
-        return
-    write_result(
+    keep(
         out,
         {
             "tasks": names,
@@ -69,10 +64,8 @@ def lm_eval(
             "shots": found["n-shot"],
             "task_versions": found["versions"],
             "lm_eval_version": found["lm_eval_version"],
-            **provenance(),
         },
     )
-    console.print(f"Results: {out}", soft_wrap=True, markup=False)
 
 
 def _table(found: dict[str, Any]) -> Table:

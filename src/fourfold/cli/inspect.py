@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import plain_errors, say
 
 if TYPE_CHECKING:
     from fourfold.models import FourfoldForCausalLM
@@ -60,7 +60,7 @@ def inspect(
         data = _text(model, read, session, tuple(mark or ()), last)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page(data).encode())
-    console.print(f"Page: {out}", soft_wrap=True, markup=False)
+    say(f"Page: {out}")
 
 
 def _task(

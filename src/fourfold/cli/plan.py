@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import console, plain_errors, say
 
 if TYPE_CHECKING:
     from fourfold.planning import Plan, Speed
@@ -78,7 +78,7 @@ def _show_parameters(found: Plan) -> None:
     from fourfold.planning.parameters import described
 
     config = found.config
-    _say(
+    say(
         f"{described(config.layer_types)}; hidden size {config.hidden_size:,}, feed-forward "
         f"{config.intermediate_size:,}, vocabulary {config.vocab_size:,}"
     )
@@ -105,10 +105,10 @@ def _show_memory(found: Plan, recipe: Recipe) -> None:
     length = recipe.training.sequence_length
     whole = f": {carried.after(length):,} after {length:,}" if carried.growing else ""
     memory += [] if carried.growing else ["however long it is"]
-    _say(f"{', '.join(memory)}{whole}.")
+    say(f"{', '.join(memory)}{whole}.")
     parts = ", ".join(f"{name} {size:,}" for name, size in found.training_bytes.items())
     kept = sum(found.training_bytes.values())
-    _say(f"Training keeps {kept:,} bytes ({kept / 1e9:.3g} GB): {parts}.")
+    say(f"Training keeps {kept:,} bytes ({kept / 1e9:.3g} GB): {parts}.")
 
 
 def _show_operations(found: Plan, recipe: Recipe) -> None:
@@ -121,7 +121,7 @@ def _show_operations(found: Plan, recipe: Recipe) -> None:
     table.add_row("all", f"{sum(found.forward_flops.values()):,.0f}", style="bold")
     console.print(table)
     again = ", layers forward once more" if recipe.training.gradient_checkpointing else ""
-    _say(
+    say(
         f"Training: {found.training_flops:,.0f} FLOPs a token (forward and twice that "
         f"backward{again}); {found.training_flops * found.tokens:.3g} for {found.tokens:,} tokens."
     )
@@ -141,7 +141,7 @@ def _place(speed: Speed) -> str:
 
 
 def _show_passing(speed: Speed) -> None:
-    _say(
+    say(
         f"A forward and backward pass over {speed.window_tokens:,} tokens takes "
         f"{speed.passing_bytes:,} bytes ({speed.passing_bytes / 1e9:.3g} GB) more at its peak, "
         f"{speed.passing_bytes / speed.window_tokens:,.0f} a token (measured)."
@@ -151,7 +151,7 @@ def _show_passing(speed: Speed) -> None:
 def _show_time(found: Plan, tokens_per_second: float, place: str | None) -> None:
     seconds = found.tokens / tokens_per_second
     where = f" on {place}" if place else ""
-    _say(
+    say(
         f"At {tokens_per_second:,.0f} tokens a second{where} "
         f"({found.training_flops * tokens_per_second:.3g} FLOPs a second), "
         f"{found.tokens:,} tokens take {_duration(seconds)}."
@@ -164,7 +164,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds:.1f} seconds"
-
-
-def _say(line: str) -> None:
-    console.print(line, soft_wrap=True, markup=False)

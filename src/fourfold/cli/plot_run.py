@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import plain_errors, say
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -31,4 +31,4 @@ def plot_run(
     figure.savefig(buffer, format=out.suffix[1:], dpi=160)
     write_atomically(out, buffer.getvalue())
     for line in [*(run.summary() for run in read), f"Figure: {out}"]:
-        console.print(line, soft_wrap=True, markup=False)
+        say(line)

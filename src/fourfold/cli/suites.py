@@ -7,12 +7,11 @@ from typing import Any
 
 from rich.table import Table
 
-from fourfold.benchmarks.machine import device_model
-from fourfold.cli.common import console
+from fourfold.benchmarks.machine import best_device, device_model
+from fourfold.cli.common import console, keep
 from fourfold.cli.models import check_vocabulary, open_any_model
 from fourfold.evaluation.suites import Row, make_suite
 from fourfold.models import FourfoldConfig
-from fourfold.results import provenance, write_result
 
 COLUMNS = {
     "knowledge": ("part", "disabled", "accuracy", "chance", "nats"),
@@ -28,14 +27,12 @@ def ask(name: str, folder: Path, data: Path, changes: tuple[str, ...], out: Path
     Raises:
         OSError, ValueError: the suite, its fields, the data or the model cannot be used.
     """
-    import torch
-
     suite = make_suite(name, data, changes)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     model, tokenizer = open_any_model(folder)
     check_vocabulary(model, tokenizer)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     model.to(device)  # type: ignore[arg-type]
     rows: list[Row] = []
     with console.status("Asking …") as status:
@@ -43,10 +40,8 @@ def ask(name: str, folder: Path, data: Path, changes: tuple[str, ...], out: Path
             rows.append(row)
             status.update(f"Asking … {len(rows)} conditions done")
     console.print(_table(COLUMNS[name], rows))
-    if out is None:
-        return
     config = model.config
-    write_result(
+    keep(
         out,
         {
             "suite": name,
@@ -58,10 +53,8 @@ def ask(name: str, folder: Path, data: Path, changes: tuple[str, ...], out: Path
             "parameters": model.num_parameters(),
             "device": device_model(device),
             "rows": rows,
-            **provenance(),
         },
     )
-    console.print(f"Results: {out}", soft_wrap=True, markup=False)
 
 
 def _table(columns: tuple[str, ...], rows: list[Row]) -> Table:

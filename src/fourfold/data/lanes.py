@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fourfold.data.order import Order, TokenDocument
+from fourfold.ops.pointwise import IGNORED
 from fourfold.settings import one_of
 
 Memory = Literal["window", "document", "stream"]
@@ -33,10 +34,6 @@ def check_memory(name: str) -> Memory:
         ValueError: a sentence with the names.
     """
     return one_of("memory", name, MEMORIES)
-
-
-IGNORED = -100
-"""Stands for a target where nothing is to be predicted."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fourfold.data.lanes import IGNORED, Lanes, Memory
+from fourfold.data.lanes import Lanes, Memory
 from fourfold.data.order import Order
 from fourfold.evaluation.mode import measuring
 from fourfold.evaluation.positions import PositionLoss, PositionTotals
 from fourfold.models import FourfoldForCausalLM
+from fourfold.ops.pointwise import IGNORED
 from fourfold.training.window_loss import window_losses
 
 

@@ -19,7 +19,7 @@ from fourfold.evaluation.teacher_forcing import answer_cross_entropy, target_log
 from fourfold.grid.config import Grid, slug
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 from fourfold.ops.pointwise import cross_entropy_sum
-from fourfold.results import provenance, read_result, write_result
+from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.tasks import Example, Source, Split
 from fourfold.tasks.batch import pack
 from fourfold.training import FitOptions, Step, fit
@@ -71,11 +71,7 @@ def finished(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any] | None:
     if result is None:
         return None
     wanted, found = _flat(settings(grid, cell)), _flat(result)
-    if changed := [key for key, value in wanted.items() if found.get(key) != value]:
-        raise ValueError(
-            f"{path} is the result of other settings (different: {', '.join(changed)}) and is not "
-            "replaced; give another output folder, or remove this one."
-        )
+    refuse_other(path, (key for key, value in wanted.items() if found.get(key) != value))
     return result
 
 

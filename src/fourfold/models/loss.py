@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fourfold.ops.pointwise import cross_entropy_sum
+from fourfold.ops.pointwise import IGNORED, cross_entropy_sum
 
 
 def next_token_loss(
@@ -16,7 +16,7 @@ def next_token_loss(
     labels: Tensor,
     vocab_size: int,
     num_items_in_batch: Tensor | int | None = None,
-    ignore_index: int = -100,
+    ignore_index: int = IGNORED,
     **_: Any,
 ) -> Tensor:
     """Mean cross-entropy of each token given those before it; nats, in float32 at least.

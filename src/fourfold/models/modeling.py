@@ -27,7 +27,7 @@ from fourfold.models.compatibility import CACHE_NAME, accepts_past_key_values
 from fourfold.models.configuration import FourfoldConfig
 from fourfold.models.loss import next_token_loss
 from fourfold.models.registry import LAYER_TYPES
-from fourfold.ops.pointwise import rms_norm, swiglu
+from fourfold.ops.pointwise import IGNORED, rms_norm, swiglu
 
 
 class RMSNorm(nn.Module):
@@ -325,7 +325,7 @@ class FourfoldForCausalLM(FourfoldPreTrainedModel, GenerationMixin):
         if labels is not None:
             if cu_seqlens is not None:
                 starts = cu_seqlens[:-1][cu_seqlens.diff() > 0]
-                labels = labels.index_fill(1, starts.long(), -100)
+                labels = labels.index_fill(1, starts.long(), IGNORED)
             loss = self.loss_function(
                 logits, labels, self.config.vocab_size, num_items_in_batch=num_items_in_batch
             )

@@ -18,6 +18,9 @@ from torch import Tensor
 
 from fourfold.ops.kernels import plain_on_cpu
 
+IGNORED = -100
+"""The label of a row where nothing is to be predicted, as in torch and transformers."""
+
 
 def unit(x: Tensor, *, scale: float = 1.0, eps: float = 1e-12) -> Tensor:
     """Rows of norm ``scale``; a row shorter than ``eps`` is divided by ``eps`` instead.
@@ -65,7 +68,7 @@ def _swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def cross_entropy_sum(logits: Tensor, labels: Tensor, ignore_index: int = -100) -> Tensor:
+def cross_entropy_sum(logits: Tensor, labels: Tensor, ignore_index: int = IGNORED) -> Tensor:
     """Σ (log Σ eˣ − x_label) over the rows whose label is not ``ignore_index``; nats.
 
     Args:

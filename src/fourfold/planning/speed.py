@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fourfold.benchmarks.machine import device_model
+from fourfold.benchmarks.machine import best_device, device_model
 from fourfold.benchmarks.memory import peak_bytes
 from fourfold.benchmarks.timing import alternate
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
@@ -48,7 +48,7 @@ def measure_speed(recipe: Recipe, config: FourfoldConfig, *, steps: int = 3) -> 
     Raises:
         ValueError: a step failed, for want of memory perhaps.
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     training = recipe.training
     torch.manual_seed(training.seed)
     model = FourfoldForCausalLM(config).to(device).train()

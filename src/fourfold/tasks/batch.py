@@ -9,7 +9,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from fourfold.tasks.example import IGNORED, Example
+from fourfold.ops.pointwise import IGNORED
+from fourfold.tasks.example import Example
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fourfold.ops.pointwise import IGNORED
+
 Kind = Literal["plain", "current", "untouched", "empty", "told", "known"]
 """What a part of an answer is about: an item that was changed, one that no change named, one that
 holds nothing; what the context told, what no context tells for it never changes; "plain" where
 there is nothing to tell apart."""
-
-IGNORED = -100
-"""The target where nothing has to be predicted."""
 
 
 @dataclass(frozen=True)

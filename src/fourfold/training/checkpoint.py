@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fourfold.files import sync_file, sync_folder, write_atomically
 from fourfold.models import FourfoldConfig
+from fourfold.results import refuse_other
 from fourfold.training.loop import FitOptions
 
 FORMAT = 1
@@ -158,7 +159,7 @@ class Checkpoints:
                 f"{folder} is a checkpoint of format {version}; this version of fourfold reads "
                 f"format {FORMAT}."
             )
-        refuse_other(self.folder.parent, found, run)
+        refuse_other(self.folder.parent, differences(found, run))
         try:
             return Checkpoint(
                 step=content["step"],
@@ -172,15 +173,9 @@ class Checkpoints:
             raise _damaged(folder, error) from error
 
 
-def refuse_other(folder: Path, found: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Raises:
-    ValueError: what was found in ``folder`` is of another run; the sentence says in what.
-    """
-    if changed := _differences(_completed(found), _completed(json.loads(json.dumps(run)))):
-        raise ValueError(
-            f"{folder} is a run of other settings (different: {', '.join(changed)}); give another "
-            "output folder, or remove this one."
-        )
+def differences(found: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
+    """The settings in which a run that was kept differs from one, by name."""
+    return _differences(_completed(found), _completed(json.loads(json.dumps(run))))
 
 
 def _completed(run: Mapping[str, Any]) -> dict[str, Any]:

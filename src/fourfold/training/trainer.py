@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 from transformers import PreTrainedTokenizerBase
 
-from fourfold.data.lanes import IGNORED, Lanes
+from fourfold.data.lanes import Lanes
 from fourfold.data.prepare import Prepared, prepare
 from fourfold.data.store_order import StoreOrder
 from fourfold.data.survey import Progress
@@ -26,9 +26,10 @@ from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
 from fourfold.files import lock, write_atomically
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
-from fourfold.results import provenance, read_result, write_result
+from fourfold.ops.pointwise import IGNORED
+from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.sessions.fingerprint import tokenizer_of
-from fourfold.training.checkpoint import Checkpoint, Checkpoints, refuse_other
+from fourfold.training.checkpoint import Checkpoint, Checkpoints, differences
 from fourfold.training.events import Listener, Stopped, Update
 from fourfold.training.log import Log
 from fourfold.training.loop import FitOptions, make_optimizer, rate_share
@@ -395,7 +396,7 @@ class Trainer:
         path = self.folder / "result.json"
         result = read_result(path)
         if result is not None:
-            refuse_other(self.folder, result["run"], self.identity)
+            refuse_other(self.folder, differences(result["run"], self.identity))
         return result
 
     def _finish(self) -> dict[str, Any]:

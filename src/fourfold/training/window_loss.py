@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fourfold.data.lanes import IGNORED, Window
+from fourfold.data.lanes import Window
 from fourfold.models import FourfoldCache
-from fourfold.ops.pointwise import cross_entropy_sum
+from fourfold.ops.pointwise import IGNORED, cross_entropy_sum
 
 
 def window_losses(model: nn.Module, window: Window, cache: FourfoldCache | None = None) -> Tensor:
