@@ -12,7 +12,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from fourfold.data import read_documents
 from fourfold.data.reading import BadRecord, read_texts
 from fourfold.data.sources import find_files
 from fourfold.data.survey import take_survey
@@ -54,11 +53,14 @@ def test_all_kinds_and_compressions_give_the_same_texts(tmp_path, ending, compre
         ("d.md", TEXTS[1].encode()),
     ):
         (tmp_path / (name + ending)).write_bytes(compress(data))
-    found = read_documents(tmp_path)
-    assert [document.text.decode() for document in found] == [*TEXTS, *TEXTS, *TEXTS[:2]]
-    names = [document.name.replace(ending, "") for document in found]
-    numbered = [f"{name}:{number}" for name in ("a.jsonl", "b.parquet") for number in (1, 2, 3)]
-    assert names == [*numbered, "c.txt", "d.md"]
+    found = [
+        (record.file.name.removesuffix(ending), record.number, b"".join(record.pieces).decode())
+        for record in read_texts(find_files([tmp_path]))
+    ]
+    tables = [
+        (name, n, text) for name in ("a.jsonl", "b.parquet") for n, text in enumerate(TEXTS, 1)
+    ]
+    assert found == [*tables, ("c.txt", None, TEXTS[0]), ("d.md", None, TEXTS[1])]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +68,8 @@ def test_all_kinds_and_compressions_give_the_same_texts(tmp_path, ending, compre
 )
 def test_columns_of_strings_of_every_sort_are_read(tmp_path, kind):
     parquet(tmp_path / "a.parquet", TEXTS, field="content", kind=kind)
-    found = read_documents(tmp_path, "content")
-    assert [document.text.decode() for document in found] == TEXTS
+    found = read_texts(find_files([tmp_path]), "content")
+    assert [b"".join(record.pieces).decode() for record in found] == TEXTS
 
 
 def test_a_file_is_read_once_however_often_it_is_named(tmp_path):

@@ -40,7 +40,7 @@ def stream(length=4000):
 
 
 def corpus():
-    return Corpus("a text", stream(), stream(1000), ["a"], ["b"])
+    return Corpus("a text", stream(), stream(1000), 1, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -30,11 +30,13 @@ def run_comparison(
     """Train, measure, print, write the report."""
     logging.disable_progress_bar()
     console.print(
-        f"Text: {corpus.name}, {len(corpus.train):,} bytes in {len(corpus.train_documents)} "
-        f"documents to train on, {len(corpus.validation):,} in {len(corpus.validation_documents)} "
+        f"Text: {corpus.name}, {len(corpus.train):,} bytes in {corpus.train_documents} "
+        f"documents to train on, {len(corpus.validation):,} in {corpus.validation_documents} "
         f"others to measure with.",
         markup=False,
     )
+    for line in corpus.left_out:
+        console.print(line, soft_wrap=True, markup=False)
     options = with_steps(ComparisonOptions(seed=seed), steps)
     training = replace(options.training, learning_rate=learning_rate, seed=seed)
     options = replace(options, training=training)

@@ -1,17 +1,21 @@
-"""Documents split into training and validation, as one stream of byte tokens each."""
+"""Text split into training and validation, as one stream of byte tokens each."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fourfold.data.documents import Document, read_documents, standard_library
-from fourfold.data.sources import printable
+from fourfold.data.report import left_out
+from fourfold.data.sources import find_files, printable
+from fourfold.data.split import Side, hold_back, parts
+from fourfold.data.survey import take_survey
 from fourfold.models.tokenizer import EOS
 
 END_OF_TEXT = EOS
@@ -19,22 +23,26 @@ END_OF_TEXT = EOS
 
 VALIDATION_SHARE = 0.05
 
+_NOT_LIBRARY = frozenset({"__pycache__", "idle_test", "site-packages", "test", "tests"})
+
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two streams that share no document.
+    """Two streams that share no text.
 
     Attributes:
         name: where the text came from.
         train, validation: (tokens,) int16; bytes, and END_OF_TEXT after each document.
-        train_documents, validation_documents: their names.
+        train_documents, validation_documents: how many.
+        left_out: sentences about records that are no text, or empty.
     """
 
     name: str
     train: Tensor
     validation: Tensor
-    train_documents: list[str]
-    validation_documents: list[str]
+    train_documents: int
+    validation_documents: int
+    left_out: Sequence[str] = field(default=())
 
     def fingerprint(self) -> str:
         """SHA-256 of both streams."""
@@ -44,63 +52,52 @@ class Corpus:
 
 
 def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
-    """The user's text at ``path``, or the standard library's sources.
+    """The user's text at ``path``, or the standard library's sources, split as ``hold_back`` says.
 
     Raises:
-        FileNotFoundError, ValueError: as ``read_documents``; or too little text to split.
+        OSError: text cannot be read.
+        ValueError: text is damaged, missing or too short to split.
     """
     if path is None:
-        name, documents = "Python standard library", standard_library()
+        name, files = "Python standard library", standard_library()
     else:
-        name, documents = printable(str(path)), read_documents(path)
-    train, validation = split(documents)
+        name, files = printable(str(path)), find_files([path])
+    survey = take_survey(files)
+    texts: dict[Side, list[bytes]] = {Side.TRAIN: [], Side.VALIDATION: []}
+    for part in parts(files, "text", survey, hold_back(survey, VALIDATION_SHARE)):
+        texts[part.side].append(b"".join(part.pieces))
+    train, validation = texts[Side.TRAIN], texts[Side.VALIDATION]
     return Corpus(
         name=name,
         train=tokens_of(train),
         validation=tokens_of(validation),
-        train_documents=[document.name for document in train],
-        validation_documents=[document.name for document in validation],
+        train_documents=len(train),
+        validation_documents=len(validation),
+        left_out=[
+            *left_out("bad record", survey.bad.count, survey.bad.first),
+            *left_out("empty text", survey.empty.count, survey.empty.first),
+        ],
     )
 
 
-def split(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
-    """Training and validation documents; which is which depends on names and sizes alone.
+def standard_library() -> list[Path]:
+    """The modules of Python's standard library, without their tests: code and English.
 
-    Validation takes documents in the order of a hash of their names until it holds 5 % of the
-    bytes, leaving out any that would bring it over 10 %. If none is small enough, the end of the
-    largest is cut off for it.
-
-    Raises:
-        ValueError: no two bytes to split.
+    Names and phrases come back again and again there, which is what a memory is for; and it is on
+    every machine that runs this, with nothing to download.
     """
-    ordered = sorted(documents, key=lambda x: hashlib.sha256(x.name.encode()).digest())
-    total = sum(len(document.text) for document in ordered)
-    train: list[Document] = []
-    validation: list[Document] = []
-    held = 0
-    for document in ordered:
-        size = len(document.text)
-        if held < VALIDATION_SHARE * total and held + size <= 2 * VALIDATION_SHARE * total:
-            validation.append(document)
-            held += size
-        else:
-            train.append(document)
-    if validation:
-        return train, validation
-
-    largest = max(train, key=lambda document: len(document.text))
-    cut = len(largest.text) - max(1, int(VALIDATION_SHARE * total))
-    if cut < 1:
-        raise ValueError(f"{largest.name} is too short to split into training and validation.")
-    start = Document(f"{largest.name} (start)", largest.text[:cut])
-    end = Document(f"{largest.name} (end)", largest.text[cut:])
-    return [start if document is largest else document for document in train], [end]
+    root = Path(sysconfig.get_paths()["stdlib"])
+    return [
+        path
+        for path in sorted(root.rglob("*.py"))
+        if not _NOT_LIBRARY.intersection(path.relative_to(root).parts) and path.stat().st_size
+    ]
 
 
-def tokens_of(documents: Sequence[Document]) -> Tensor:
-    """One stream of byte tokens, each document followed by END_OF_TEXT: (tokens,) int16."""
+def tokens_of(texts: Sequence[bytes]) -> Tensor:
+    """One stream of byte tokens, each text followed by END_OF_TEXT: (tokens,) int16."""
     end = torch.tensor([END_OF_TEXT], dtype=torch.int16)
-    parts = []
-    for document in documents:
-        parts += [torch.frombuffer(bytearray(document.text), dtype=torch.uint8).short(), end]
-    return torch.cat(parts)
+    found = []
+    for text in texts:
+        found += [torch.frombuffer(bytearray(text), dtype=torch.uint8).short(), end]
+    return torch.cat(found)

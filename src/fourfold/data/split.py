@@ -82,7 +82,7 @@ def _cut(survey: Survey, sides: npt.NDArray[np.int8], share: float, total: int) 
     if start < 1:
         raise ValueError(
             f"{total} bytes of text are too little to hold some back for validation; give "
-            "validation files, or more text."
+            "more text, or, in a recipe, validation files."
         )
     sides[alike] = Side.SHORTENED
     sides[shortest] = Side.CUT

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from fourfold.data.documents import read_documents
+from fourfold.data.reading import BadRecord, read_texts
+from fourfold.data.sources import find_files
 from fourfold.data.words import Words
 from fourfold.evaluation.mode import measuring
 from fourfold.evaluation.scores import bootstrap
@@ -53,10 +54,15 @@ def text_tokens(path: Path, words: Words) -> list[int]:
     """Tokens of a file of text, or of all files of a folder, one behind the other.
 
     Raises:
-        FileNotFoundError, OSError, ValueError: as ``read_documents``.
+        OSError: a file cannot be read.
+        ValueError: a file is of another kind or damaged, or a record of it is no text.
     """
-    texts = (document.text.decode(errors="replace") for document in read_documents(path))
-    return [token for text in texts for token in words.tokens(text)]
+    tokens: list[int] = []
+    for record in read_texts(find_files([path])):
+        if isinstance(record, BadRecord):
+            raise ValueError(record.fault)
+        tokens += words.tokens(b"".join(record.pieces).decode(errors="replace"))
+    return tokens
 
 
 @contextmanager
