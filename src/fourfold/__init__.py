@@ -6,6 +6,7 @@ from fourfold.models import (
     FourfoldConfig,
     FourfoldForCausalLM,
     FourfoldModel,
+    register_layer,
 )
 from fourfold.sessions import Session
 
@@ -16,4 +17,5 @@ __all__ = [
     "FourfoldForCausalLM",
     "FourfoldModel",
     "Session",
+    "register_layer",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fourfold.data import Corpus
 from fourfold.evaluation import bits_per_byte, state_bytes, windows
 from fourfold.models import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM
 from fourfold.models.matching import count_parameters, match_parameters
+from fourfold.models.registry import sources_of
 from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.training import Step, TrainingOptions, train
 
@@ -49,11 +50,21 @@ class ComparisonOptions:
     evaluations: int = 5
 
 
-def model_configurations(options: ComparisonOptions) -> dict[str, FourfoldConfig]:
-    """The configuration of each model, all of the first one's number of parameters."""
+def model_configurations(
+    options: ComparisonOptions, also: Sequence[str] = ()
+) -> dict[str, FourfoldConfig]:
+    """The configuration of each model, all of the first one's number of parameters.
+
+    Args:
+        also: layer types to compare beside ``MODELS``, each under its own name.
+
+    Raises:
+        ValueError: there is no such layer type, or no model of that size with it.
+    """
     configurations: dict[str, FourfoldConfig] = {}
     parameters = None
-    for name, layer_type in MODELS.items():
+    others = {name: name for name in also if name not in MODELS.values()}
+    for name, layer_type in (MODELS | others).items():
         config = FourfoldConfig(
             hidden_size=options.hidden_size,
             num_attention_heads=options.num_heads,
@@ -95,6 +106,7 @@ def run_model(
             "train_tokens": len(corpus.train),
             "validation_tokens": len(corpus.validation),
         },
+        **sources_of(config.layer_types),
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "result.json"

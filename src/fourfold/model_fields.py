@@ -19,7 +19,7 @@ _KINDS: dict[str, Any] = get_type_hints(
 
 
 def check_layer(name: str) -> str:
-    """``name``, if it is one of ``layer_types``.
+    """``name``, if it is one of ``layer_types``, or registered.
 
     Raises:
         ValueError: a sentence with the nearest name.

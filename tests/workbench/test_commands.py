@@ -17,15 +17,16 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_compare_trains_four_models_on_the_users_text_and_then_knows_them(tmp_path):
+def test_compare_trains_models_on_the_users_text_and_then_knows_them(tmp_path):
     chance = random.Random(0)
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     text = " ".join(chance.choices(words, k=4000))
     (tmp_path / "text.txt").write_text(text)
     arguments = ["--data", tmp_path / "text.txt", "--out", tmp_path / "out", "--steps", 1]
+    arguments += ["--also", "deltanet"]
     first = invoke("compare", *arguments)
     assert first.exit_code == 0, first.output
-    for name in ("ATPM", "Gated DeltaNet", "Transformer", "LSTM", "159,"):
+    for name in ("ATPM", "Gated DeltaNet", "Transformer", "LSTM", "deltanet", "159,"):
         assert name in first.output
     assert (tmp_path / "out" / "report.html").exists()
     written = (tmp_path / "out" / "atpm" / "result.json").read_bytes()
@@ -44,7 +45,7 @@ def test_compare_trains_four_models_on_the_users_text_and_then_knows_them(tmp_pa
 
     table = invoke("report", tmp_path / "out", "--table").stdout
     assert table.startswith("| model | parameters |")
-    assert table.count("\n") == 6
+    assert table.count("\n") == 7
 
     generated = invoke("generate", tmp_path / "out" / "atpm", "--prompt", "al", "--tokens")
     assert generated.exit_code == 0, generated.output
@@ -87,6 +88,6 @@ def test_generate_without_anything_to_go_on_from_says_so(tmp_path):
     assert "Nothing has been read yet" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["compare", "demo", "chat", "generate", "report"])
+@pytest.mark.parametrize("command", ["compare", "demo", "chat", "generate", "report", "prove"])
 def test_every_command_explains_itself(command):
     assert invoke(command, "--help").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def run_comparison(
     steps: int,
     learning_rate: float,
     seed: int,
+    also: Sequence[str] = (),
 ) -> None:
     """Train, measure, print, write the report."""
     logging.disable_progress_bar()
@@ -40,7 +42,7 @@ def run_comparison(
     options = with_steps(ComparisonOptions(seed=seed), steps)
     training = replace(options.training, learning_rate=learning_rate, seed=seed)
     options = replace(options, training=training)
-    configurations = model_configurations(options)
+    configurations = model_configurations(options, also)
     with _progress(console) as progress:
         bars = {
             name: progress.add_task(name, total=steps, loss="", speed="") for name in configurations

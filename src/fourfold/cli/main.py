@@ -15,11 +15,11 @@ from fourfold.cli.harness import lm_eval
 from fourfold.cli.inspect import inspect
 from fourfold.cli.plan import plan
 from fourfold.cli.plot_run import plot_run
+from fourfold.cli.prove import prove
 from fourfold.cli.tasks_commands import tasks
 from fourfold.cli.tokenizer_commands import tokenizer
 
 app = typer.Typer(
-    help="Memory for language models: compare, talk, and keep what was read.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,6 +27,25 @@ app = typer.Typer(
 app.add_typer(bench, name="bench", no_args_is_help=True)
 app.add_typer(tasks, name="tasks", invoke_without_command=True)
 app.add_typer(tokenizer, name="tokenizer", no_args_is_help=True)
+
+
+@app.callback()
+@plain_errors
+def memories(
+    memory: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--memory",
+            help="Before the command: a Python file of memories of your own; it is run.",
+        ),
+    ] = None,
+) -> None:
+    """Memory for language models: compare, talk, and keep what was read."""
+    if memory:
+        from fourfold.memory_files import load_memory_files
+
+        load_memory_files(memory)
+
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")]
 SessionFile = Annotated[Path | None, typer.Option("--session", help="Session file.")]
@@ -50,6 +69,9 @@ def compare(
     steps: Annotated[int, typer.Option(min=1, help="Updates for each model.")] = 150,
     learning_rate: Annotated[float, typer.Option(help="Peak rate, the same for all.")] = 4e-3,
     seed: Annotated[int, typer.Option(help="Of weights and of the windows drawn.")] = 0,
+    also: Annotated[
+        list[str] | None, typer.Option(help="A further memory, perhaps of your own; repeatable.")
+    ] = None,
 ) -> None:
     """Train ATPM, Gated DeltaNet, a Transformer and an LSTM of equal size on the same text.
 
@@ -65,6 +87,7 @@ def compare(
         steps=steps,
         learning_rate=learning_rate,
         seed=seed,
+        also=tuple(also or ()),
     )
 
 
@@ -166,4 +189,5 @@ app.command()(inspect)
 app.command()(capacity)
 app.command()(plan)
 app.command()(plot_run)
+app.command()(prove)
 app.command("lm-eval")(lm_eval)

@@ -18,6 +18,7 @@ from fourfold.evaluation.state_size import state_bytes
 from fourfold.evaluation.teacher_forcing import answer_cross_entropy, target_logits
 from fourfold.grid.config import Grid, slug
 from fourfold.models import FourfoldConfig, FourfoldForCausalLM
+from fourfold.models.registry import sources_of
 from fourfold.ops.pointwise import cross_entropy_sum
 from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.tasks import Example, Source, Split
@@ -51,11 +52,13 @@ class Cell:
 
 def settings(grid: Grid, cell: Cell) -> dict[str, Any]:
     """Everything that a cell's result depends on, as JSON holds it."""
+    configuration = grid.configurations[cell.task, cell.model]
     found = {
         "task": grid.built_tasks[cell.task].model_dump(),
-        "configuration": grid.configurations[cell.task, cell.model].identity(),
+        "configuration": configuration.identity(),
         "training": grid.training.model_dump(),
         "evaluation": grid.evaluation.model_dump(),
+        **sources_of(configuration.layer_types),
     }
     return asdict(cell) | {"settings": json.loads(json.dumps(found))}
 

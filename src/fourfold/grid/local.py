@@ -17,6 +17,7 @@ from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
 from fourfold.grid.ledger import Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
+from fourfold.memory_files import load_memory_files, loaded_memory_files
 
 
 def run_locally(
@@ -65,7 +66,9 @@ class _Worker:
         context = _context()
         self.connection, other = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(other, grid, folder, threads), daemon=True
+            target=_serve,
+            args=(other, grid, folder, threads, loaded_memory_files()),
+            daemon=True,
         )
         self.process.start()
         other.close()
@@ -109,10 +112,13 @@ def _context() -> Any:
     return context
 
 
-def _serve(connection: Connection, grid: Grid, folder: Path, threads: int) -> None:
+def _serve(
+    connection: Connection, grid: Grid, folder: Path, threads: int, memory_files: list[Path]
+) -> None:
     """The other process: run the cells that are sent, until there is nobody to send one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     torch.set_num_threads(threads)
+    load_memory_files(memory_files)
     tell = seldom(lambda step: connection.send(("step", step)))
     with contextlib.suppress(EOFError, ConnectionError):  # whoever asked is gone
         while True:

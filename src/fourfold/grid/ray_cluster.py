@@ -16,6 +16,7 @@ from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
 from fourfold.grid.ledger import INTERVAL, Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
+from fourfold.memory_files import load_memory_files, loaded_memory_files
 from fourfold.training import Step
 
 
@@ -27,7 +28,7 @@ def run_on_ray(
     Every cell takes one CPU and one thread. The cluster is the one that this process is connected
     to already, else the one that RAY_ADDRESS names, else one that runs on this machine. Where there
     is none, and with RAY_ADDRESS=local, one is started for as long as it takes. Each of its
-    machines needs the same fourfold as this one.
+    machines needs the same fourfold as this one, and files of memories under the same path.
 
     Args:
         folder: where this process, and no other, writes the results. It need not be shared, unless
@@ -84,7 +85,9 @@ def _run_all(
         room = 2 * max(1, int(ray.cluster_resources().get("CPU", 0))) - len(running)
         for cell in waiting[: max(0, room)]:
             named = task.options(name=str(cell))
-            sent = named.remote(schedule.grid, cell, folder.absolute(), board, sys.argv)
+            sent = named.remote(
+                schedule.grid, cell, folder.absolute(), board, sys.argv, loaded_memory_files()
+            )
             running[sent] = cell
         if not running:
             return ledger.given_up
@@ -106,13 +109,19 @@ def _run_all(
 
 
 def _run(
-    grid: Grid, cell: Cell, folder: Path, board: Any, command: list[str]
+    grid: Grid,
+    cell: Cell,
+    folder: Path,
+    board: Any,
+    command: list[str],
+    memory_files: list[Path],
 ) -> tuple[str, dict[str, Any] | str]:
     """The task: what kind of event it ends with, and the result or the message."""
     sys.argv = command  # results say by which command they came about
     torch.set_num_threads(1)
     tell = seldom(lambda step: board.tell.remote(str(cell), astuple(step)))
     try:
+        load_memory_files(memory_files)
         return "finished", run_cell(grid, cell, folder, tell)
     except Exception as error:
         return "failed", f"{cell}: {type(error).__name__}: {error}"

@@ -5,6 +5,7 @@ from fourfold.layers.atpm import ATPM
 from fourfold.layers.attention import Attention
 from fourfold.layers.base import MemoryLayer
 from fourfold.layers.comba import Comba
+from fourfold.layers.delta_family import DeltaFamilyLayer, KeyValueLayer
 from fourfold.layers.deltanet import DeltaNet
 from fourfold.layers.gated_deltanet import GatedDeltaNet
 from fourfold.layers.linear_attention import LinearAttention
@@ -28,8 +29,10 @@ __all__ = [
     "Attention",
     "AttentionState",
     "Comba",
+    "DeltaFamilyLayer",
     "DeltaNet",
     "GatedDeltaNet",
+    "KeyValueLayer",
     "LSTMState",
     "LayerState",
     "LinearAttention",

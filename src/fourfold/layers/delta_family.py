@@ -83,8 +83,7 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
         streams, convolution = self.project(x, state, cu_seqlens)
         before = None if state is None else state.memory
         y, memory = self.remember(self.coordinates(x, streams), before, cu_seqlens)
-        y = self._normalise(y, x).flatten(-2)
-        return self.out_proj(y), RecurrentState(memory=memory, convolution=convolution)
+        return self.finish(y, x), RecurrentState(memory=memory, convolution=convolution)
 
     def remember(
         self, coordinates: dict[str, Tensor], memory: Tensor | None, cu_seqlens: Tensor | None
@@ -97,8 +96,11 @@ class DeltaFamilyLayer(MemoryLayer[RecurrentState]):
             chunk_size=self.chunk_size,
         )
 
-    def _normalise(self, y: Tensor, x: Tensor) -> Tensor:
-        """rms(y) ⊙ gate(W_g x), with y (B, T, H, D)."""
+    def finish(self, y: Tensor, x: Tensor) -> Tensor:
+        """W_out (rms(y) ⊙ gate(W_g x)), with y (B, T, H, D) as it was read."""
+        return self.out_proj(self._normalised(y, x).flatten(-2))
+
+    def _normalised(self, y: Tensor, x: Tensor) -> Tensor:
         eps = self.norm_eps
         if self.gate is None or self.gate_proj is None:
             return rms_norm(y, self.norm.weight, eps)

@@ -5,6 +5,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokeni
 from fourfold.models.cache import FourfoldCache
 from fourfold.models.configuration import FourfoldConfig
 from fourfold.models.modeling import FourfoldForCausalLM, FourfoldModel
+from fourfold.models.registry import heads_of, register_layer, sizes_of
 from fourfold.models.tokenizer import ByteTokenizer
 
 AutoConfig.register("fourfold", FourfoldConfig, exist_ok=True)
@@ -18,4 +19,7 @@ __all__ = [
     "FourfoldConfig",
     "FourfoldForCausalLM",
     "FourfoldModel",
+    "heads_of",
+    "register_layer",
+    "sizes_of",
 ]

@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 
 from fourfold.layers.associative_memory import TRAINING_DELAY, check_reach
 from fourfold.layers.decay import DECAY_INITS, check_decay_times
-from fourfold.models.registry import LAYER_TYPES
+from fourfold.models.registry import BUILT_IN, LAYER_TYPES
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
 SIZES = {
@@ -47,8 +47,9 @@ class FourfoldConfig(PreTrainedConfig):
             to a multiple of 8.
         num_hidden_layers: number of blocks; None takes the length of layer_types, or 4.
         layer_types: the memory of each block: "atpm", "gated_deltanet", "deltanet",
-            "linear_attention", "comba", "attention", "lstm", "mosaic", "mosaic_v1" or
-            "attention_long_short"; None for "atpm" throughout.
+            "linear_attention", "comba", "attention", "lstm", "mosaic", "mosaic_v1",
+            "attention_long_short" or one of your own, see ``register_layer``; None for "atpm"
+            throughout.
         num_attention_heads: H, heads of every layer that has heads.
         num_key_value_heads: key/value heads of attention; None for as many as heads.
         head_dim: S, size of queries and addresses; None for hidden_size / num_attention_heads.
@@ -73,6 +74,7 @@ class FourfoldConfig(PreTrainedConfig):
         mosaic_training_delay: least and greatest m that "mosaic" draws while training; None for 64
             and 256, as published.
         mosaic_delay_draw: whether m is drawn for a layer's call, "step", or for each "sequence".
+        layer_options: of memories that were registered, by name: what ``options_of`` gives them.
         rms_norm_eps: epsilon of all norms.
         initializer_range: standard deviation of weights at the start.
         initializer_by_depth: in block l, from 0, weights start with 1/√(2 hidden_size (l + 1)),
@@ -114,6 +116,7 @@ class FourfoldConfig(PreTrainedConfig):
     mosaic_delay: int = 64
     mosaic_training_delay: list[int] | None = None
     mosaic_delay_draw: str = "step"
+    layer_options: dict[str, dict[str, object]] | None = None
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
     initializer_by_depth: bool = False
@@ -158,6 +161,10 @@ class FourfoldConfig(PreTrainedConfig):
         """Least and greatest delay that "mosaic" draws while training."""
         return TRAINING_DELAY if self.mosaic_training_delay is None else self.mosaic_training_delay
 
+    def options_of(self, layer_type: str) -> dict[str, Any]:
+        """What ``layer_options`` says of a memory."""
+        return (self.layer_options or {}).get(layer_type, {})
+
     def initial_std(self, depth: int) -> float:
         """Standard deviation of the weights of block ``depth``, from 0, at the start."""
         if self.initializer_by_depth:
@@ -191,7 +198,16 @@ class FourfoldConfig(PreTrainedConfig):
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ValueError(
                     f"layer_types must be taken from {', '.join(LAYER_TYPES)}; "
-                    f"got {layer_type!r}.{hint}"
+                    f"got {layer_type!r}.{hint} A memory of your own has to be registered first: "
+                    "register_layer in Python, fourfold --memory FILE on the command line."
+                )
+        for name in self.layer_options or ():
+            if name in BUILT_IN or name not in self.layer_types:
+                own = (
+                    ", ".join(sorted(set(self.layer_types) - BUILT_IN)) or "of which there is none"
+                )
+                raise ValueError(
+                    f"layer_options are of registered memories in layer_types, {own}; got {name!r}."
                 )
         if len(self.layer_types) != self.num_hidden_layers:
             raise ValueError(

@@ -1,9 +1,18 @@
-"""Which layer each name in ``layer_types`` stands for, and which fields it is built from."""
+"""Which layer each name in ``layer_types`` stands for, and which fields it is built from.
+
+The one place of the library that may be added to while it runs, as transformers' Auto classes are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from fourfold.layers import (
     ATPM,
@@ -24,7 +33,12 @@ if TYPE_CHECKING:
     from fourfold.models.configuration import FourfoldConfig
 
 
-def _heads(config: FourfoldConfig) -> dict[str, Any]:
+Build = Callable[["FourfoldConfig"], MemoryLayer[Any]]
+"""Makes a layer from a model's configuration."""
+
+
+def heads_of(config: FourfoldConfig) -> dict[str, Any]:
+    """Arguments of a layer with heads: hidden_size, num_heads, head_dim."""
     return dict(
         hidden_size=config.hidden_size,
         num_heads=config.num_attention_heads,
@@ -32,8 +46,9 @@ def _heads(config: FourfoldConfig) -> dict[str, Any]:
     )
 
 
-def _delta(config: FourfoldConfig) -> dict[str, Any]:
-    return _heads(config) | dict(
+def sizes_of(config: FourfoldConfig) -> dict[str, Any]:
+    """Arguments of a layer on the delta rule: ``KeyValueSizes``."""
+    return heads_of(config) | dict(
         value_dim=config.value_dim,
         conv_size=config.conv_size,
         norm_eps=config.rms_norm_eps,
@@ -42,7 +57,7 @@ def _delta(config: FourfoldConfig) -> dict[str, Any]:
 
 
 def _decaying(config: FourfoldConfig) -> dict[str, Any]:
-    return _delta(config) | dict(
+    return sizes_of(config) | dict(
         decay_init=config.decay_init, decay_times=config.decay_times or DECAY_TIMES
     )
 
@@ -63,14 +78,14 @@ def _atpm(config: FourfoldConfig) -> ATPM:
 
 
 def _attending(config: FourfoldConfig) -> dict[str, Any]:
-    return _heads(config) | dict(
+    return heads_of(config) | dict(
         num_kv_heads=config.num_key_value_heads, rope_theta=config.rope_theta
     )
 
 
 def _mosaic(config: FourfoldConfig) -> Mosaic:
     return Mosaic(
-        **_heads(config),
+        **heads_of(config),
         window=config.mosaic_window,
         delay=config.mosaic_delay,
         training_delay=config.long_delays,
@@ -78,10 +93,10 @@ def _mosaic(config: FourfoldConfig) -> Mosaic:
     )
 
 
-LAYER_TYPES: dict[str, Callable[[FourfoldConfig], MemoryLayer[Any]]] = {
+LAYER_TYPES: dict[str, Build] = {
     "atpm": _atpm,
     "gated_deltanet": lambda config: GatedDeltaNet(**_decaying(config)),
-    "deltanet": lambda config: DeltaNet(**_delta(config)),
+    "deltanet": lambda config: DeltaNet(**sizes_of(config)),
     "linear_attention": lambda config: LinearAttention(**_decaying(config)),
     "comba": lambda config: Comba(**_decaying(config), correction=config.comba_correction),
     "attention": lambda config: Attention(
@@ -89,8 +104,61 @@ LAYER_TYPES: dict[str, Callable[[FourfoldConfig], MemoryLayer[Any]]] = {
     ),
     "lstm": lambda config: LSTM(hidden_size=config.hidden_size),
     "mosaic": _mosaic,
-    "mosaic_v1": lambda config: MosaicV1(**_heads(config)),
+    "mosaic_v1": lambda config: MosaicV1(**heads_of(config)),
     "attention_long_short": lambda config: LongShortAttention(
         **_attending(config), window=config.mosaic_window, delay=config.mosaic_delay
     ),
 }
+
+BUILT_IN = frozenset(LAYER_TYPES)
+
+Oracle = Callable[[Any, Tensor], Tensor]
+"""oracle(layer, x): what a layer returns for x (B, T, hidden_size) from an empty memory, in the
+plainest way, for ``fourfold prove`` to compare with; differentiable."""
+
+ORACLES: dict[str, Oracle] = {}
+
+
+def register_layer(name: str, build: Build, *, oracle: Oracle | None = None) -> None:
+    """Let ``layer_types`` name a memory of your own.
+
+    Under a name that you have given before, it takes that one's place.
+
+    Args:
+        name: a word in lower case, which may hold digits and underscores.
+        build: makes the layer from the configuration of a model; ``heads_of`` and ``sizes_of`` give
+            the usual arguments, and ``config.options_of(name)`` those of your own.
+        oracle: see ``Oracle``.
+
+    Raises:
+        ValueError: the name is no such word, or belongs to a memory of the library.
+    """
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            "name must be a word in lower case, which may hold digits and underscores; "
+            f"got {name!r}."
+        )
+    if name in BUILT_IN:
+        raise ValueError(f"name must be a new one; {name!r} is a memory of the library.")
+    LAYER_TYPES[name] = build
+    ORACLES.pop(name, None)
+    if oracle is not None:
+        ORACLES[name] = oracle
+
+
+def sources_of(layer_types: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What beside a configuration decides what registered memories compute, for the settings of a
+    run: {"memories": SHA-256 of the file of each, by name}; {} if all are the library's own.
+    """
+    files = {name: _file_of(LAYER_TYPES[name]) for name in sorted({*layer_types} - BUILT_IN)}
+    found = {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file}
+    return {"memories": found} if found else {}
+
+
+def _file_of(build: Build) -> Path | None:
+    """Where ``build`` was written; None if in no file."""
+    try:
+        file = Path(inspect.getsourcefile(build) or "")
+    except TypeError:  # a partial, say
+        return None
+    return file if file.is_file() else None

@@ -37,7 +37,7 @@ FIELDS = {
 }
 """What a page is drawn from."""
 
-COLOURS = ("#0b6e6e", "#c4622d", "#5a5fb0", "#8a8a3a")
+COLOURS = ("#0b6e6e", "#c4622d", "#5a5fb0", "#8a8a3a", "#a04a78", "#4a555c")
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -152,8 +152,8 @@ drawn from the <code>result.json</code> files beside it.</p>
 def _figure(results: Sequence[dict[str, Any]], draw: Any, title: str) -> str:
     figure = Figure(figsize=(8.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
-    for result, colour, dash in zip(_by_name(results), COLOURS, DASHES, strict=False):
-        draw(axes, result, colour, dash)
+    for number, result in enumerate(_by_name(results)):
+        draw(axes, result, COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)])
     axes.set_xlabel("tokens trained on (thousands)")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -26,6 +26,7 @@ from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
 from fourfold.files import lock, write_atomically
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.models.registry import sources_of
 from fourfold.ops.pointwise import IGNORED
 from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.sessions.fingerprint import tokenizer_of
@@ -134,6 +135,7 @@ class Trainer:
             "tokenizer": tokenizer_of(self.tokenizer),
             "text": self.text.fingerprint,
             "processes": self.processes.count,
+            **sources_of(self.config.layer_types),
         }
 
     def run(self, listener: Listener | None = None) -> dict[str, Any]:
