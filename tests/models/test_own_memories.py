@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from fourfold import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM, Session, register_layer
 from fourfold.cli import app
-from fourfold.layers import KeyValueLayer
+from fourfold.layers import KeyValueLayer, MemoryLayer
 from fourfold.memory_files import load_memory_files, loaded_memory_files
 from fourfold.models import sizes_of
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.observe import observe
+from fourfold.planning.flops import state_flops
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_memory.py"
 
@@ -134,3 +135,11 @@ def test_a_grid_runs_it_in_other_processes_and_notices_when_its_file_has_changed
     changed = CliRunner().invoke(app, command)
     assert changed.exit_code == 1
     assert "is of other settings (different: memories)" in changed.output
+
+
+def test_the_operations_of_another_recurrence_are_asked_for_in_a_sentence():
+    class Other(MemoryLayer):
+        process = initial_state = None
+
+    with pytest.raises(ValueError, match=r"operations of Other with its state are not known; say"):
+        state_flops(Other(), 10)

@@ -258,4 +258,6 @@ def _deciding(identity: dict[str, Any]) -> dict[str, Any]:
     """``identity`` without fields of layers that are not there."""
     has = set(identity["layer_types"] or ())
     others = tuple(start for start, kinds in OF_LAYERS.items() if not kinds & has)
+    if not identity["layer_options"]:
+        others += ("layer_options",)
     return {name: value for name, value in identity.items() if not name.startswith(others)}

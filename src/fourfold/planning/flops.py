@@ -74,10 +74,14 @@ def matrix_flops(module: nn.Module) -> int:
 
 @singledispatch
 def state_flops(memory: MemoryLayer[Any], context: int) -> float:
-    """Operations for one token with the state, on average over ``context`` tokens."""
-    raise TypeError(
-        f"The operations of {type(memory).__name__} are not known; fourfold.planning.flops must "
-        "say how many they are."
+    """Operations for one token with the state, on average over ``context`` tokens.
+
+    Raises:
+        ValueError: nobody has said how many they are for this kind of memory.
+    """
+    raise ValueError(
+        f"The operations of {type(memory).__name__} with its state are not known; say how many "
+        "they are by fourfold.planning.flops.state_flops.register."
     )
 
 
