@@ -7,7 +7,7 @@ something in its place (w = f), or only clear it (w near 0).
 
     fourfold --memory examples/own_memory.py prove two_strengths
     fourfold --memory examples/own_memory.py tasks run examples/own_memory.yaml --out runs/own
-    fourfold tasks report runs/own
+    fourfold --memory examples/own_memory.py tasks report runs/own
 """
 
 import torch

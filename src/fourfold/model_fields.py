@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from fourfold.models import FourfoldConfig
-from fourfold.models.registry import LAYER_TYPES
+from fourfold.models.registry import LAYER_TYPES, TO_REGISTER
 from fourfold.settings import near, one_of, refuse_flag
 
 # Of the fields of FourfoldConfig itself: those of its bases do not all resolve.
@@ -24,7 +24,7 @@ def check_layer(name: str) -> str:
     Raises:
         ValueError: a sentence with the nearest name.
     """
-    return one_of("layer", name, LAYER_TYPES)
+    return one_of("layer", name, LAYER_TYPES, else_say=TO_REGISTER)
 
 
 def as_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

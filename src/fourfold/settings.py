@@ -107,8 +107,11 @@ def near(name: str, names: Any) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-def one_of(what: str, name: str, names: Iterable[Name]) -> Name:
+def one_of(what: str, name: str, names: Iterable[Name], *, else_say: str = "") -> Name:
     """``name``, if it is one of ``names``.
+
+    Args:
+        else_say: what to add to the sentence.
 
     Raises:
         ValueError: a sentence about ``what``, with all names and the nearest.
@@ -117,7 +120,8 @@ def one_of(what: str, name: str, names: Iterable[Name]) -> Name:
     for one in known:
         if one == name:
             return one
-    raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{near(name, known)}")
+    sentence = f"{what} must be one of {', '.join(known)}; got {name!r}.{near(name, known)}"
+    raise ValueError(f"{sentence} {else_say}".rstrip())
 
 
 def _first_fault(kind: type[BaseModel], error: ValidationError, what: str) -> str:

@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 
 from fourfold.layers.associative_memory import TRAINING_DELAY, check_reach
 from fourfold.layers.decay import DECAY_INITS, check_decay_times
-from fourfold.models.registry import BUILT_IN, LAYER_TYPES
+from fourfold.models.registry import BUILT_IN, LAYER_TYPES, TO_REGISTER
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
 SIZES = {
@@ -198,8 +198,7 @@ class FourfoldConfig(PreTrainedConfig):
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ValueError(
                     f"layer_types must be taken from {', '.join(LAYER_TYPES)}; "
-                    f"got {layer_type!r}.{hint} A memory of your own has to be registered first: "
-                    "register_layer in Python, fourfold --memory FILE on the command line."
+                    f"got {layer_type!r}.{hint} {TO_REGISTER}"
                 )
         for name in self.layer_options or ():
             if name in BUILT_IN or name not in self.layer_types:

@@ -112,6 +112,12 @@ LAYER_TYPES: dict[str, Build] = {
 
 BUILT_IN = frozenset(LAYER_TYPES)
 
+TO_REGISTER = (
+    "A memory of your own has to be registered first: register_layer in Python, "
+    "fourfold --memory FILE on the command line."
+)
+"""What to say of a name that is not known."""
+
 Oracle = Callable[[Any, Tensor], Tensor]
 """oracle(layer, x): what a layer returns for x (B, T, hidden_size) from an empty memory, in the
 plainest way, for ``fourfold prove`` to compare with; differentiable."""

@@ -132,7 +132,7 @@ and measured on text that none of them saw.</p>
 </table></div>
 <p>Fewer bits per byte are better. A state is what a model carries from token to token for one
 sequence; that of a Transformer grows with every token, the others keep their size. Speed is that of
-this machine, with {first["machine"]["threads"]} threads. One seed, one learning rate
+this machine, threads: {first["machine"]["threads"]}. One seed, one learning rate
 ({training["learning_rate"]:g}) for all and a short training: differences of a few hundredths may be
 chance, and a model that wants another rate is not shown at its best.</p>
 <h2>Validation</h2>
