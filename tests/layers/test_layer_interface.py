@@ -79,7 +79,7 @@ def test_every_layer_has_the_property(layer, check):
 @settings(max_examples=8, deadline=None)
 @given(cuts=st.lists(st.integers(0, 30), max_size=4).map(sorted))
 def test_pieces_cut_anywhere_equal_all_at_once(name, cuts):
-    assert uneven_pieces_equal_all_at_once(make(name), cuts) <= 1e-9
+    assert uneven_pieces_equal_all_at_once(make(name), cuts, 30) <= 1e-9
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from typer.testing import CliRunner
 
 from fourfold import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM, Session, register_layer
 from fourfold.cli import app
+from fourfold.grid import Schedule, read_grid
+from fourfold.grid.local import run_locally
 from fourfold.layers import KeyValueLayer, MemoryLayer
-from fourfold.memory_files import load_memory_files, loaded_memory_files
+from fourfold.memory_files import load_memory_files
 from fourfold.models import sizes_of
-from fourfold.models.registry import LAYER_TYPES
+from fourfold.models.registry import LAYER_TYPES, sources_of
 from fourfold.observe import observe
 from fourfold.planning.flops import state_flops
 
@@ -84,9 +87,20 @@ def test_names_and_options_that_cannot_be_are_refused(halver):
             register_layer(name, LAYER_TYPES["halver"])
     with pytest.raises(ValueError, match="'atpm' is a memory of the library"):
         register_layer("atpm", LAYER_TYPES["halver"])
-    for options in ({"atpm": {}}, {"havler": {}}):
+    for options in ({"atpm": {"x": 1}}, {"havler": {"x": 1}}):
         with pytest.raises(ValueError, match="layer_options are of registered memories in"):
             small(layer_options=options)
+    for options in ({"halver": {"x": object()}}, {"halver": 5}, [1]):
+        with pytest.raises(ValueError, match="layer_options must be a mapping of layer types to"):
+            small(layer_options=options)
+
+
+def test_options_are_as_a_file_gives_them_back_and_nobody_can_use_them_up(halver):
+    config = small(layer_options={"halver": {"times": (4, 8)}})
+    assert config.options_of("halver").pop("times") == [4, 8]
+    assert config.options_of("halver") == {"times": [4, 8]}
+    assert config.options_of("atpm") == {}
+    assert small(layer_options={"halver": {}}).identity() == small().identity()
 
 
 @pytest.mark.parametrize(
@@ -94,17 +108,17 @@ def test_names_and_options_that_cannot_be_are_refused(halver):
     [
         ("a.txt", "", "must be a Python file"),
         ("missing.py", None, "must be a Python file"),
-        ("wrong.py", "1 / 0", r"wrong\.py cannot be run: ZeroDivisionError"),
+        ("wrong.py", "\n1 / 0", r"wrong\.py cannot be run: Zero.* \(wrong\.py, line 2\)"),
         ("nothing.py", "x = 1", r"nothing\.py registers no memory"),
     ],
 )
 def test_files_that_hold_no_memory_are_refused_with_a_sentence(name, text, sentence, tmp_path):
     if text is not None:
         (tmp_path / name).write_text(text)
-    before = loaded_memory_files()
+    before = dict(LAYER_TYPES)
     with pytest.raises(ValueError, match=sentence):
         load_memory_files([tmp_path / name])
-    assert loaded_memory_files() == before
+    assert before == LAYER_TYPES
 
 
 def test_a_grid_runs_it_in_other_processes_and_notices_when_its_file_has_changed(tmp_path):
@@ -128,13 +142,23 @@ def test_a_grid_runs_it_in_other_processes_and_notices_when_its_file_has_changed
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     results = {path.parent.name: json.loads(path.read_text()) for path in out.rglob("rate*.json")}
-    assert results["mine"]["settings"]["memories"].keys() == {"mine"}
     assert "memories" not in results["gated-deltanet"]["settings"]
     assert abs(results["mine"]["parameters"] / 8000 - 1) < 0.02
+    digest, said = sha256(file.read_bytes()).hexdigest(), []
+    assert results["mine"]["settings"]["memories"] == {"mine": digest}
+
+    # Edited while it is in use: what is told of it is still what runs, and no worker takes the new.
     file.write_text(file.read_text() + "# another memory now\n")
+    assert sources_of(["mine", "atpm"]) == {"memories": {"mine": digest}}
+    assert run_locally(Schedule(read_grid(grid)), tmp_path / "new", workers=1, on_event=said.append)
+    assert "mine.py changed while it was in use; start again." in said[-1].message
+    assert not list((tmp_path / "new").rglob("*mine*"))
+
+    # Run anew it is another memory, whose results are others.
     changed = CliRunner().invoke(app, command)
     assert changed.exit_code == 1
     assert "is of other settings (different: memories)" in changed.output
+    assert sources_of(["mine"]) != {"memories": {"mine": digest}}
 
 
 def test_the_operations_of_another_recurrence_are_asked_for_in_a_sentence():

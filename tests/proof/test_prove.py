@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from fourfold.cli import app
-from fourfold.layers import GatedDeltaNet
+from fourfold.layers import GatedDeltaNet, RecurrentState
 from fourfold.models import register_layer, sizes_of
 from fourfold.models.registry import LAYER_TYPES
 from fourfold.proof import prove
@@ -78,6 +78,91 @@ class Starter(GatedDeltaNet):
         return replace(state, memory=state.memory + 1)
 
 
+class Miser(GatedDeltaNet):
+    """Learns nothing from packed sequences."""
+
+    def process(self, x, state, cu_seqlens):
+        with torch.set_grad_enabled(cu_seqlens is None and torch.is_grad_enabled()):
+            return super().process(x, state, cu_seqlens)
+
+
+class PackedScribbler(GatedDeltaNet):
+    """Writes into the state that it was given if sequences are packed."""
+
+    def process(self, x, state, cu_seqlens):
+        y, after = super().process(x, state, cu_seqlens)
+        if state is not None and cu_seqlens is not None:
+            state.memory.detach().copy_(after.memory.detach())
+        return y, after
+
+
+class Sloth(GatedDeltaNet):
+    """Forgets what it has read at the hundredth token of a call."""
+
+    def process(self, x, state, cu_seqlens):
+        if cu_seqlens is not None or x.shape[1] < 100:
+            return super().process(x, state, cu_seqlens)
+        y, _ = super().process(x[:, :100], state, None)
+        further, state = super().process(x[:, 100:], None, None)
+        return torch.cat([y, further], 1), state
+
+
+class Frozen(GatedDeltaNet):
+    """Trains a parameter that gets no gradient."""
+
+    def process(self, x, state, cu_seqlens):
+        y, state = super().process(x, state, cu_seqlens)
+        return y * (1 + self.decay.dt_bias.detach().sum()), state
+
+
+class Trickle(GatedDeltaNet):
+    """Remembers next to nothing."""
+
+    def process(self, x, state, cu_seqlens):
+        y, state = super().process(x, state, cu_seqlens)
+        return 1e-9 * y + x, state
+
+
+class FirstRow(GatedDeltaNet):
+    """Its state gives the first sequence whichever is asked for."""
+
+    def process(self, x, state, cu_seqlens):
+        y, state = super().process(x, state, cu_seqlens)
+        return y, FirstRowState(state.memory, state.convolution)
+
+
+@dataclass(frozen=True)
+class FirstRowState(RecurrentState):
+    def select(self, index):
+        return super().select(torch.zeros_like(index))
+
+
+class Whole(GatedDeltaNet):
+    """Multiplies where it should add, so that empty is one and not zero."""
+
+    def process(self, x, state, cu_seqlens):
+        if state is not None:
+            state = replace(state, memory=state.memory - 1)
+        y, state = super().process(x, state, cu_seqlens)
+        return y, replace(state, memory=state.memory + 1)
+
+    def initial_state(self, sequences, *, dtype, device=None):
+        state = super().initial_state(sequences, dtype=dtype, device=device)
+        return replace(state, memory=state.memory + 1)
+
+
+class Deaf(GatedDeltaNet):
+    """A sound one: it normalises what it reads, and does not train one of its weights."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.before = torch.nn.LayerNorm(self.hidden_size)
+        self.beta_proj.weight.requires_grad_(False)
+
+    def process(self, x, state, cu_seqlens):
+        return super().process(self.before(x), state, cu_seqlens)
+
+
 class Breaker(GatedDeltaNet):
     """Cannot go on from a state."""
 
@@ -98,7 +183,14 @@ class Breaker(GatedDeltaNet):
         (Mixer, "a row of padding alone leaves its state"),
         (Scribbler, "a state is never changed by going on from it"),
         (Forgetter, "gradients flow through a carried state"),
-        (Liar, "gradients are those of the outputs"),
+        (Liar, "gradients of inputs are those of the outputs"),
+        (Miser, "packed sequences equal each alone"),
+        (PackedScribbler, "a state is never changed by going on from it"),
+        (Sloth, "token by token equals all at once"),
+        (Frozen, "gradients of parameters are those of the outputs"),
+        (Trickle, "a past token changes later outputs"),
+        (FirstRow, "rows can be selected and repeated"),
+        (Whole, "a sequence that begins anew has read nothing"),
         (Starter, "the empty state equals none"),
         (Breaker, "rows can be selected and repeated"),
     ],
@@ -107,12 +199,17 @@ def test_a_fault_is_found_by_the_property_that_it_misses(layer, missed):
     findings = {finding.name: finding for finding in prove(layer(**SIZES))}
     assert missed in [name for name, finding in findings.items() if not finding.holds]
     if layer is Breaker:
-        assert findings[missed].error == "RuntimeError: no state, please"
+        said = findings[missed].said
+        assert said.startswith("RuntimeError: no state, please (test_prove.py, line ")
 
 
 def test_a_sound_layer_misses_nothing_and_another_oracle_is_told_apart():
     layer = GatedDeltaNet(**SIZES)
-    assert all(finding.holds for finding in prove(layer))
+    weights = {name: value.clone() for name, value in layer.state_dict().items()}
+    assert [finding for finding in prove(layer) if not finding.holds] == []
+    for name, value in layer.state_dict().items():
+        assert torch.equal(value, weights[name]), "the layer itself was changed"
+    assert [finding for finding in prove(Deaf(**SIZES)) if not finding.holds] == []
     *_, outputs, gradients = prove(layer, oracle=lambda layer, x: layer(x)[0])
     assert (outputs.holds, gradients.holds) == (True, True)
     *_, outputs, gradients = prove(layer, oracle=lambda layer, x: 1.0001 * layer(x)[0])
@@ -123,12 +220,15 @@ def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_the_example_is_proved_on_the_command_line():
+def test_the_examples_are_proved_on_the_command_line():
     result = run("--memory", EXAMPLE, "prove", "two_strengths", "head_dim=4", "expand_v=1.5")
     assert result.exit_code == 0, result.output
     for name in ("token by token equals all at once", "gradients equal the oracle's"):
         assert name in result.output
-    assert "raised" not in result.output
+    assert "two_strengths holds all 20 properties" in result.output
+    result = run("--memory", EXAMPLE.with_name("own_recurrence.py"), "prove", "fading_mean")
+    assert result.exit_code == 0, result.output
+    assert "fading_mean holds all 18 properties" in result.output
 
 
 def test_a_memory_that_fails_is_named_with_what_it_raised():

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import console, plain_errors, say
 
 
 @plain_errors
@@ -23,9 +22,13 @@ def prove(
 
     In float64, at small sizes. Of your own: fourfold --memory FILE.py prove NAME
     """
+    import torch
+    from transformers.utils import logging
+
     from fourfold.model_fields import as_fields, check_layer
     from fourfold.models import FourfoldConfig
     from fourfold.models.registry import BUILT_IN, LAYER_TYPES, ORACLES
+    from fourfold.proof import TOLERANCE
     from fourfold.proof import prove as try_all
     from fourfold.settings import change_fields
 
@@ -33,17 +36,25 @@ def prove(
     fields: dict[str, object] = {"hidden_size": 16, "num_attention_heads": 2, "chunk_size": 8}
     change_fields(fields, changes or (), like="head_dim=8")
     config = FourfoldConfig(layer_types=[memory], **as_fields(fields))
-    layer, oracle = LAYER_TYPES[memory](config), ORACLES.get(memory)
-    table = Table("property", header_style="bold")
+    logging.disable_progress_bar()
+    torch.manual_seed(0)
+    findings = list(try_all(LAYER_TYPES[memory](config), ORACLES.get(memory), config=config))
+    table = Table("property", "", header_style="bold")
     table.add_column("missed by", justify="right")
-    findings = list(try_all(layer, oracle))
     for finding in findings:
-        missed = "raised" if finding.missed is None else f"{finding.missed:.1e}"
-        table.add_row(finding.name, missed if finding.holds else f"[bold red]{missed}[/]")
-        if finding.error:
-            table.add_row(f"  {escape(finding.error)}", "", style="red")
+        verdict = "holds" if finding.holds else "[bold red]misses[/]"
+        missed = "" if finding.missed is None else f"{finding.missed:.1e}"
+        table.add_row(finding.name, verdict, missed)
     console.print(table)
-    if oracle is None and memory not in BUILT_IN:
-        console.print("It has no oracle: register_layer(…, oracle=…) gives it one.", markup=False)
-    if failed := sum(not finding.holds for finding in findings):
-        raise ValueError(f"{memory} misses {failed} of {len(findings)} properties.")
+    missing = [finding for finding in findings if not finding.holds]
+    for finding in missing:
+        if finding.said:
+            say(f"{finding.name}: {finding.said}")
+    if memory not in BUILT_IN | ORACLES.keys():
+        say("It has no oracle: register_layer(…, oracle=…) gives it one.")
+    if missing:
+        raise ValueError(
+            f"{memory} misses {len(missing)} of {len(findings)} properties, each by more than "
+            f"{TOLERANCE:g} of the greatest number."
+        )
+    say(f"{memory} holds all {len(findings)} properties, to {TOLERANCE:g} of the greatest number.")

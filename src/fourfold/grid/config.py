@@ -178,6 +178,11 @@ class Grid(Section):
         """The tasks by name."""
         return {name: make_task(name, settings) for name, settings in self.tasks.items()}
 
+    @property
+    def layer_types(self) -> set[str]:
+        """The memories of all models."""
+        return {entry.layer for entry in self.models.values()}
+
     @cached_property
     def configurations(self) -> dict[tuple[str, str], FourfoldConfig]:
         """The configuration for each pair of task and model."""

@@ -17,7 +17,7 @@ from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
 from fourfold.grid.ledger import Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
-from fourfold.memory_files import load_memory_files, loaded_memory_files
+from fourfold.memory_files import MemoryFile, load_the_same, memory_files_of
 
 
 def run_locally(
@@ -67,7 +67,7 @@ class _Worker:
         self.connection, other = context.Pipe()
         self.process = context.Process(
             target=_serve,
-            args=(other, grid, folder, threads, loaded_memory_files()),
+            args=(other, grid, folder, threads, memory_files_of(grid.layer_types)),
             daemon=True,
         )
         self.process.start()
@@ -113,17 +113,17 @@ def _context() -> Any:
 
 
 def _serve(
-    connection: Connection, grid: Grid, folder: Path, threads: int, memory_files: list[Path]
+    connection: Connection, grid: Grid, folder: Path, threads: int, memory_files: list[MemoryFile]
 ) -> None:
     """The other process: run the cells that are sent, until there is nobody to send one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     torch.set_num_threads(threads)
-    load_memory_files(memory_files)
     tell = seldom(lambda step: connection.send(("step", step)))
     with contextlib.suppress(EOFError, ConnectionError):  # whoever asked is gone
         while True:
             cell = connection.recv()
             try:
+                load_the_same(memory_files)
                 answer: tuple[str, Any] = ("finished", run_cell(grid, cell, folder, tell))
             except ConnectionError:
                 raise

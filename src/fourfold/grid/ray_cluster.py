@@ -16,7 +16,7 @@ from fourfold.grid.cell import Cell, run_cell
 from fourfold.grid.config import Grid
 from fourfold.grid.ledger import INTERVAL, Event, Ledger, seldom
 from fourfold.grid.schedule import Schedule
-from fourfold.memory_files import load_memory_files, loaded_memory_files
+from fourfold.memory_files import MemoryFile, load_the_same, memory_files_of
 from fourfold.training import Step
 
 
@@ -86,7 +86,12 @@ def _run_all(
         for cell in waiting[: max(0, room)]:
             named = task.options(name=str(cell))
             sent = named.remote(
-                schedule.grid, cell, folder.absolute(), board, sys.argv, loaded_memory_files()
+                schedule.grid,
+                cell,
+                folder.absolute(),
+                board,
+                sys.argv,
+                memory_files_of(schedule.grid.layer_types),
             )
             running[sent] = cell
         if not running:
@@ -114,14 +119,14 @@ def _run(
     folder: Path,
     board: Any,
     command: list[str],
-    memory_files: list[Path],
+    memory_files: list[MemoryFile],
 ) -> tuple[str, dict[str, Any] | str]:
     """The task: what kind of event it ends with, and the result or the message."""
     sys.argv = command  # results say by which command they came about
     torch.set_num_threads(1)
     tell = seldom(lambda step: board.tell.remote(str(cell), astuple(step)))
     try:
-        load_memory_files(memory_files)
+        load_the_same(memory_files)
         return "finished", run_cell(grid, cell, folder, tell)
     except Exception as error:
         return "failed", f"{cell}: {type(error).__name__}: {error}"

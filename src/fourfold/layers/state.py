@@ -44,7 +44,10 @@ class LayerState:
         return self.select(index.clamp(min=0)).emptied(index.to(self.device) < 0)
 
     def emptied(self: State, rows: Tensor) -> State:
-        """As it is, but the sequences at ``rows`` (N,) (boolean) have read nothing."""
+        """As it is, but the sequences at ``rows`` (N,) (boolean) have read nothing.
+
+        To be overridden where having read nothing is not zero.
+        """
         return self.map(lambda x: x.masked_fill(rows.view(-1, *[1] * (x.ndim - 1)), 0))
 
     @property

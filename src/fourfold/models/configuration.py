@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -140,6 +142,7 @@ class FourfoldConfig(PreTrainedConfig):
         for name in ("decay_times", "mosaic_training_delay"):
             if getattr(self, name) is not None:
                 setattr(self, name, list(getattr(self, name)))  # as it comes back from a file
+        self.layer_options = _as_json_has_them(self.layer_options)
         layer_types = list(self.layer_types)
         super().__post_init__(**kwargs)
         # transformers renames "attention" to a name of its own.
@@ -162,8 +165,8 @@ class FourfoldConfig(PreTrainedConfig):
         return TRAINING_DELAY if self.mosaic_training_delay is None else self.mosaic_training_delay
 
     def options_of(self, layer_type: str) -> dict[str, Any]:
-        """What ``layer_options`` says of a memory."""
-        return (self.layer_options or {}).get(layer_type, {})
+        """What ``layer_options`` says of a memory; a copy."""
+        return copy.deepcopy((self.layer_options or {}).get(layer_type, {}))
 
     def initial_std(self, depth: int) -> float:
         """Standard deviation of the weights of block ``depth``, from 0, at the start."""
@@ -251,6 +254,22 @@ class FourfoldConfig(PreTrainedConfig):
             self.mosaic_delay_draw,
             prefix="mosaic_",
         )
+
+
+def _as_json_has_them(options: Any) -> dict[str, dict[str, object]] | None:
+    """Layer options as they come back from a file; None if none are set.
+
+    Raises:
+        ValueError: they are no mappings by name, or JSON cannot hold them.
+    """
+    try:
+        found = json.loads(json.dumps(options or {}))
+        return {name: dict(own) for name, own in found.items() if own} or None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            "layer_options must be a mapping of layer types to mappings that JSON can hold; "
+            f"got {options!r}."
+        ) from error
 
 
 def _deciding(identity: dict[str, Any]) -> dict[str, Any]:

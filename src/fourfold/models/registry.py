@@ -124,11 +124,17 @@ plainest way, for ``fourfold prove`` to compare with; differentiable."""
 
 ORACLES: dict[str, Oracle] = {}
 
+SOURCES: dict[str, str] = {}
+"""SHA-256 of the file that registered a memory, or ``UNKNOWN``, by its name."""
+
+UNKNOWN = "unknown"
+
 
 def register_layer(name: str, build: Build, *, oracle: Oracle | None = None) -> None:
     """Let ``layer_types`` name a memory of your own.
 
-    Under a name that you have given before, it takes that one's place.
+    Under a name that you have given before, it takes that one's place. ``build`` is also called on
+    torch's meta device, to count parameters.
 
     Args:
         name: a word in lower case, which may hold digits and underscores.
@@ -147,6 +153,7 @@ def register_layer(name: str, build: Build, *, oracle: Oracle | None = None) -> 
     if name in BUILT_IN:
         raise ValueError(f"name must be a new one; {name!r} is a memory of the library.")
     LAYER_TYPES[name] = build
+    SOURCES[name] = _digest_of(build)
     ORACLES.pop(name, None)
     if oracle is not None:
         ORACLES[name] = oracle
@@ -154,17 +161,17 @@ def register_layer(name: str, build: Build, *, oracle: Oracle | None = None) -> 
 
 def sources_of(layer_types: Iterable[str]) -> dict[str, dict[str, str]]:
     """What beside a configuration decides what registered memories compute, for the settings of a
-    run: {"memories": SHA-256 of the file of each, by name}; {} if all are the library's own.
+    run: {"memories": SHA-256 by name of the file that registered it, as it was then}; {} if all are
+    the library's own.
     """
-    files = {name: _file_of(LAYER_TYPES[name]) for name in sorted({*layer_types} - BUILT_IN)}
-    found = {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file}
-    return {"memories": found} if found else {}
+    own = sorted({*layer_types} - BUILT_IN)
+    return {"memories": {name: SOURCES[name] for name in own}} if own else {}
 
 
-def _file_of(build: Build) -> Path | None:
-    """Where ``build`` was written; None if in no file."""
+def _digest_of(build: Build) -> str:
+    """SHA-256 of the file that ``build`` is written in; "unknown" if it is in none."""
     try:
         file = Path(inspect.getsourcefile(build) or "")
     except TypeError:  # a partial, say
-        return None
-    return file if file.is_file() else None
+        return UNKNOWN
+    return sha256(file.read_bytes()).hexdigest() if file.is_file() else UNKNOWN

@@ -44,7 +44,7 @@ def forward_flops(model: FourfoldForCausalLM, context: int) -> dict[str, float]:
         context: tokens that are read from an empty memory.
 
     Raises:
-        TypeError: a memory layer whose operations are not known.
+        ValueError: a memory layer whose operations are not known.
     """
     memories = list(model.memories())
     feed_forwards = [module for module in model.modules() if isinstance(module, FeedForward)]

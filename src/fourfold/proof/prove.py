@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import copy
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fourfold.layers.base import MemoryLayer
+from fourfold.models import FourfoldConfig
 from fourfold.models.registry import Oracle
-from fourfold.proof.properties import PROPERTIES, distance, tokens
+from fourfold.proof.in_a_model import IN_A_MODEL
+from fourfold.proof.properties import (
+    LONG,
+    PROPERTIES,
+    PropertyError,
+    distance,
+    gradients_of,
+    tokens,
+)
 
 TOLERANCE = 1e-9
+"""What rounding may make of a property, as a share."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +36,13 @@ class Finding:
 
     Attributes:
         name: the property, in words.
-        missed: by how much; None where the layer raised an error instead.
-        error: what it raised.
+        missed: by how much; None where no number tells.
+        said: then what was found, or which error the layer raised and where.
     """
 
     name: str
     missed: float | None
-    error: str = ""
+    said: str = ""
 
     @property
     def holds(self) -> bool:
@@ -37,49 +51,68 @@ class Finding:
 
 
 def settled(layer: MemoryLayer[Any]) -> MemoryLayer[Any]:
-    """``layer`` in float64, not in training, its weights large enough for its memory to matter."""
-    layer = layer.double().eval()
+    """A copy in float64, not in training, whose trained weights are shaken by 0.3 of a normal
+    deviate, so that the memory matters."""
+    layer = copy.deepcopy(layer).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in layer.parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.3 * noise)
+            if parameter.requires_grad:
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.add_(0.3 * noise)
     return layer
 
 
-def prove(layer: MemoryLayer[Any], oracle: Oracle | None = None) -> Iterator[Finding]:
-    """Try every property on ``settled(layer)``, and then its oracle if there is one.
+def prove(
+    layer: MemoryLayer[Any],
+    oracle: Oracle | None = None,
+    *,
+    config: FourfoldConfig | None = None,
+) -> Iterator[Finding]:
+    """Try every property on ``settled(layer)``, its oracle if there is one, and the model of
+    ``config`` if that is given.
 
-    These are tests at a few sizes, not proofs of a theorem: what fails is wrong, what holds was
-    seen to hold.
+    These are tests at a few sizes, of up to ``LONG`` tokens: what holds was seen to hold.
     """
     layer = settled(layer)
     for check in PROPERTIES:
-        yield _found(check.__name__.replace("_", " "), partial(check, layer))
+        yield _found(check.__name__, partial(check, layer))
     if oracle is not None:
         yield _found("outputs equal the oracle's", partial(_outputs, layer, oracle))
         yield _found("gradients equal the oracle's", partial(_gradients, layer, oracle))
+    if config is not None:
+        for fits in IN_A_MODEL:
+            yield _found(fits.__name__, partial(fits, config))
 
 
 def _found(name: str, measure: Callable[[], float]) -> Finding:
+    name = name.replace("_", " ")
     try:
         return Finding(name, measure())
+    except PropertyError as missed:
+        return Finding(name, None, str(missed))
     except Exception as error:  # whatever a user's layer raises is a finding
-        return Finding(name, None, f"{type(error).__name__}: {error}")
+        return Finding(name, None, f"{type(error).__name__}: {error}{place_of(error)}")
+
+
+def place_of(error: BaseException) -> str:
+    """ " (file.py, line 7)", the innermost place outside of this library and installed ones."""
+    libraries = (str(Path(__file__).parents[1]), sysconfig.get_paths()["purelib"], "<")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(libraries):
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 def _outputs(layer: MemoryLayer[Any], oracle: Oracle) -> float:
-    x = tokens(layer, 2, 30)
+    x = tokens(layer, 2, LONG)
     return distance(layer(x)[0], oracle(layer, x))
 
 
 def _gradients(layer: MemoryLayer[Any], oracle: Oracle) -> float:
-    """Of the inputs and of all parameters."""
-    x = tokens(layer, 2, 30).requires_grad_()
-    weights = tokens(layer, 2, 30).flip(1)
-    needed = [x, *layer.parameters()]
+    """Of the inputs and of all parameters that are trained."""
+    x, weights = tokens(layer, 2, LONG).requires_grad_(), tokens(layer, 2, LONG, seed=3)
     found, wanted = (
-        torch.autograd.grad((y * weights).sum(), needed, allow_unused=True, materialize_grads=True)
-        for y in (layer(x)[0], oracle(layer, x))
+        gradients_of((y * weights).sum(), layer, x) for y in (layer(x)[0], oracle(layer, x))
     )
-    return max(distance(one, other) for one, other in zip(found, wanted, strict=True))
+    return distance(found, wanted)
