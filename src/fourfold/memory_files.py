@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,7 +13,6 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 from fourfold.models.registry import BUILT_IN, LAYER_TYPES, SOURCES
-from fourfold.proof.prove import place_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,15 @@ def load_the_same(files: Sequence[MemoryFile]) -> None:
         load_memory_files([file.path])
         if _loaded[file.path].digest != file.digest:
             raise ValueError(f"{file.path} changed while it was in use; start again.")
+
+
+def place_of(error: BaseException) -> str:
+    """ " (file.py, line 7)", the innermost place outside of this library and installed ones."""
+    libraries = (str(Path(__file__).parent), sysconfig.get_paths()["purelib"], "<")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(libraries):
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 class _Read(SourceLoader):

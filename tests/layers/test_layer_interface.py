@@ -21,8 +21,10 @@ from fourfold.layers import (
 )
 from fourfold.proof import PROPERTIES, settled
 from fourfold.proof.properties import (
+    a_future_token_never_changes_a_past_output,
     packed_sequences_equal_each_alone,
     uneven_pieces_equal_all_at_once,
+    what_padding_holds_never_matters,
 )
 
 SIZES = dict(hidden_size=12, num_heads=2, head_dim=4, value_dim=6, chunk_size=8)
@@ -51,6 +53,9 @@ LAYERS = {
 }
 
 
+EXACT = (what_padding_holds_never_matters, a_future_token_never_changes_a_past_output)
+
+
 @pytest.fixture(params=LAYERS)
 def layer(request):
     return make(request.param)
@@ -72,21 +77,21 @@ def assert_same(result, expected):
 
 @pytest.mark.parametrize("check", PROPERTIES, ids=lambda check: check.__name__)
 def test_every_layer_has_the_property(layer, check):
-    assert check(layer) <= 1e-9
+    assert check(layer) <= (0 if check in EXACT else 1e-10)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @settings(max_examples=8, deadline=None)
 @given(cuts=st.lists(st.integers(0, 30), max_size=4).map(sorted))
 def test_pieces_cut_anywhere_equal_all_at_once(name, cuts):
-    assert uneven_pieces_equal_all_at_once(make(name), cuts, 30) <= 1e-9
+    assert uneven_pieces_equal_all_at_once(make(name), cuts, 30) <= 1e-10
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @settings(max_examples=8, deadline=None)
 @given(lengths=st.lists(st.sampled_from((0, 1, 2, 7, 8, 13)), min_size=1, max_size=4))
 def test_sequences_packed_at_any_length_equal_each_alone(name, lengths):
-    assert packed_sequences_equal_each_alone(make(name), lengths) <= 1e-9
+    assert packed_sequences_equal_each_alone(make(name), lengths) <= 1e-10
 
 
 def test_offsets_of_32_bits_are_as_good(layer):

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -42,7 +42,7 @@ class Corpus:
     validation: Tensor
     train_documents: int
     validation_documents: int
-    left_out: Sequence[str] = field(default=())
+    left_out: Sequence[str] = ()
 
     def fingerprint(self) -> str:
         """SHA-256 of both streams."""
@@ -73,10 +73,7 @@ def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
         validation=tokens_of(validation),
         train_documents=len(train),
         validation_documents=len(validation),
-        left_out=[
-            *left_out("bad record", survey.bad.count, survey.bad.first),
-            *left_out("empty text", survey.empty.count, survey.empty.first),
-        ],
+        left_out=left_out(survey.bad, survey.empty),
     )
 
 

@@ -57,11 +57,7 @@ class Prepared:
         in ``report``."""
         if not isinstance(self.train, HubOrder):
             return []
-        bad, empty = self.train.bad, self.train.empty
-        return [
-            *left_out("bad record", bad.count, bad.first),
-            *left_out("empty text", empty.count, empty.first),
-        ]
+        return left_out(self.train.bad, self.train.empty)
 
 
 def prepare(

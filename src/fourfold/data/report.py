@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fourfold.data.store import TokenStore
+from fourfold.data.survey import Skipped
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Report:
                     f"{_counted(store.total_bytes, 'byte')}, "
                     f"{_counted(store.total_tokens, 'token')}."
                 )
-        lines += left_out("bad record", self.bad, self.first_bad)
-        lines += left_out("empty text", self.empty, self.first_empty)
+        lines += left_out(Skipped(self.bad, self.first_bad), Skipped(self.empty, self.first_empty))
         if self.in_validation:
             lines.append(
                 f"Left out of training: {_counted(self.in_validation, 'document')} whose text is "
@@ -72,14 +71,18 @@ class Report:
         return lines
 
 
-def left_out(noun: str, count: int, first: Sequence[str]) -> list[str]:
-    """How many were left out, and the ``first`` of them; nothing if there were none."""
-    if not count:
+def left_out(bad: Skipped, empty: Skipped) -> list[str]:
+    """How many records were bad and how many texts empty, with the first; nothing if none were."""
+    return [*_skipped("bad record", bad), *_skipped("empty text", empty)]
+
+
+def _skipped(noun: str, skipped: Skipped) -> list[str]:
+    if not skipped.count:
         return []
-    rest = count - len(first)
+    rest = skipped.count - len(skipped.first)
     return [
-        f"Left out: {_counted(count, noun)}.",
-        *(f"  {sentence}" for sentence in first),
+        f"Left out: {_counted(skipped.count, noun)}.",
+        *(f"  {sentence}" for sentence in skipped.first),
         *([f"  and {rest:,} more"] if rest else []),
     ]
 

@@ -55,7 +55,7 @@ def distance(one: Tensor, other: Tensor) -> float:
     if not one.numel():
         return 0.0
     one, other = one.detach(), other.detach()
-    found, scale = float((one - other).abs().max()), float(torch.maximum(one, other).abs().max())
+    found, scale = float((one - other).abs().max()), float(torch.stack([one, other]).abs().max())
     if not math.isfinite(found):
         raise PropertyError("A result holds NaN or infinity.")
     return found / scale if scale else found
@@ -108,10 +108,8 @@ def packed_sequences_equal_each_alone(
         alone, alone_state = layer(x[:, start:stop])
         apart.append(alone)
         apart_further.append(layer(x[:, start:stop], alone_state)[0])
-    packed, each = (
-        torch.cat([y, further]),
-        torch.cat([torch.cat(apart, 1), torch.cat(apart_further, 1)]),
-    )
+    packed = torch.cat([y, further])
+    each = torch.cat([torch.cat(apart, 1), torch.cat(apart_further, 1)])
     missed = distance(packed, each)
     if not x.numel():
         return missed
@@ -173,7 +171,7 @@ def a_past_token_changes_later_outputs(layer: Layer) -> float:
     changed[:, 10] = tokens(layer, 1, 1, seed=3)[:, 0]
     if distance(layer(x)[0][:, 11:], layer(changed)[0][:, 11:]) < _MATTERS:
         raise PropertyError(
-            "Another token in the tenth place changes none of the nine outputs behind it."
+            "Another token in the eleventh place changes none of the nine outputs behind it."
         )
     return 0.0
 

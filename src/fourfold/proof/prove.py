@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from fourfold.layers.base import MemoryLayer
+from fourfold.memory_files import place_of
 from fourfold.models import FourfoldConfig
 from fourfold.models.registry import Oracle
 from fourfold.proof.in_a_model import IN_A_MODEL
@@ -93,15 +91,6 @@ def _found(name: str, measure: Callable[[], float]) -> Finding:
         return Finding(name, None, str(missed))
     except Exception as error:  # whatever a user's layer raises is a finding
         return Finding(name, None, f"{type(error).__name__}: {error}{place_of(error)}")
-
-
-def place_of(error: BaseException) -> str:
-    """ " (file.py, line 7)", the innermost place outside of this library and installed ones."""
-    libraries = (str(Path(__file__).parents[1]), sysconfig.get_paths()["purelib"], "<")
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(libraries):
-            return f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return ""
 
 
 def _outputs(layer: MemoryLayer[Any], oracle: Oracle) -> float:

@@ -4,46 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Mamba2Config,
-    Mamba2ForCausalLM,
-)
+from small_models import llama, ours
+from transformers import GPT2Config, GPT2LMHeadModel, Mamba2Config, Mamba2ForCausalLM
 
 from fourfold.evaluation.suites.reading import ROWS, Reading
-from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 
-
-def ours(layer):
-    config = FourfoldConfig(
-        vocab_size=40,
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=[layer] * 2,
-        initializer_range=0.3,
-        mosaic_window=4,
-        mosaic_delay=2,
-        mosaic_training_delay=[2, 2],
-        eos_token_id=None,
-    )
-    return FourfoldForCausalLM(config).eval()
-
-
-def llama():
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    return LlamaForCausalLM(config).eval()
+ENDLESS = dict(vocab_size=40, eos_token_id=None)
+REACH = dict(mosaic_window=4, mosaic_delay=2, mosaic_training_delay=[2, 2])
 
 
 def mamba():
@@ -62,11 +29,11 @@ def mamba():
 
 
 MODELS = {
-    "atpm": lambda: ours("atpm"),
-    "mosaic": lambda: ours("mosaic"),
-    "attention": lambda: ours("attention"),
-    "lstm": lambda: ours("lstm"),
-    "transformers' Llama": llama,
+    "atpm": lambda: ours("atpm", **ENDLESS, **REACH),
+    "mosaic": lambda: ours("mosaic", **ENDLESS, **REACH),
+    "attention": lambda: ours("attention", **ENDLESS, **REACH),
+    "lstm": lambda: ours("lstm", **ENDLESS, **REACH),
+    "transformers' Llama": lambda: llama(num_hidden_layers=2, bos_token_id=None, **ENDLESS),
     "transformers' Mamba-2": mamba,
 }
 READ = [3, 1, 4, 1, 5, 9, 2, 6]

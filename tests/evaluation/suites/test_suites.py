@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scripted_reading import TOKENIZER, scripted
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from small_models import llama, ours
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from fourfold.evaluation.suites import SUITES, make_suite
-from fourfold.models import FourfoldConfig, FourfoldForCausalLM
 
 PEOPLE = {f"person{n:02d}": f"town{n:02d}" for n in range(40)}
 
@@ -51,29 +51,8 @@ def texts(tmp_path):
     return path
 
 
-def small(layer, **settings):
-    config = FourfoldConfig(
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=[layer] * 2,
-        initializer_range=0.3,
-        mosaic_window=16,
-        mosaic_delay=8,
-        **settings,
-    )
-    return FourfoldForCausalLM(config).eval()
-
-
-def llama():
-    config = LlamaConfig(
-        vocab_size=259,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        initializer_range=0.3,
-    )
-    return LlamaForCausalLM(config)
+def small(layer, **fields):
+    return ours(layer, mosaic_window=16, mosaic_delay=8, **fields)
 
 
 def run(monkeypatch, suite, rule, model=None):
