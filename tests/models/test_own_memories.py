@@ -141,6 +141,7 @@ def test_a_grid_runs_it_in_other_processes_and_notices_when_its_file_has_changed
     command = ["--memory", str(file), "tasks", "run", str(grid), "--out", str(out)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
+    assert f"fourfold --memory {file.resolve()} tasks report {out}" in result.output
     results = {path.parent.name: json.loads(path.read_text()) for path in out.rglob("rate*.json")}
     assert "memories" not in results["gated-deltanet"]["settings"]
     assert abs(results["mine"]["parameters"] / 8000 - 1) < 0.02

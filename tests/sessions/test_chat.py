@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 from zoo import build
 
@@ -89,7 +88,7 @@ def test_a_conversation_that_is_told_to_end_is_saved(model_folder, tmp_path):
 
 def conversation(model_folder, path):
     session = open_session(model_folder, None)
-    return Chat(Console(), session, path, max_new_tokens=4, temperature=0.0)
+    return Chat(session, path, max_new_tokens=4, temperature=0.0)
 
 
 def test_a_file_of_the_user_is_never_replaced_by_a_command(model_folder, tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from fourfold.benchmarks.ops import PASSES, OpsOptions, run_ops
@@ -14,13 +13,14 @@ from fourfold.benchmarks.recurrences import TRANSFORMERS
 from fourfold.benchmarks.shapes import Shape
 from fourfold.benchmarks.step import StepOptions, run_step
 from fourfold.benchmarks.summary import ratio
+from fourfold.cli.common import console, say
 from fourfold.reports.benchmarks import write_figure
 from fourfold.results import write_result
 
 NOTHING = "–"
 
 
-def run_ops_benchmark(console: Console, options: OpsOptions, output: Path) -> None:
+def run_ops_benchmark(options: OpsOptions, output: Path) -> None:
     """Time the operators, print, write ``output``/ops.json and its figure."""
     output.mkdir(parents=True, exist_ok=True)
     with console.status("operators") as status:
@@ -33,14 +33,13 @@ def run_ops_benchmark(console: Console, options: OpsOptions, output: Path) -> No
         console.print(decode_table(result["decode"], batch))
     if result["memory"]:
         console.print(memory_table(result["memory"]))
-    for line in (*missing_lines(result), *summary_lines(result["summary"])):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print(f"Results:  {path}", markup=False, soft_wrap=True)
+    say(*missing_lines(result), *summary_lines(result["summary"]))
+    say(f"Results:  {path}")
     if result["lengths"]:
-        console.print(f"Figure:  {write_figure(path)}", markup=False, soft_wrap=True)
+        say(f"Figure:  {write_figure(path)}")
 
 
-def run_step_benchmark(console: Console, options: StepOptions, output: Path) -> None:
+def run_step_benchmark(options: StepOptions, output: Path) -> None:
     """Time training steps, print, write ``output``/step.json."""
     output.mkdir(parents=True, exist_ok=True)
     with console.status("training step") as status:
@@ -51,7 +50,7 @@ def run_step_benchmark(console: Console, options: StepOptions, output: Path) -> 
     console.print(layer_table(result["layers"]))
     if result["versions_compared"] is not None:
         console.print(version_table(result["versions_compared"]))
-    console.print(f"Results:  {path}", markup=False, soft_wrap=True)
+    say(f"Results:  {path}")
 
 
 def shape_table(entry: dict[str, Any]) -> Table:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import plain_errors
 
 bench = typer.Typer(help="Time operators and training steps, side by side in one run.")
 
@@ -59,7 +59,7 @@ def bench_ops(
         seed=seed,
     )
     torch.set_num_threads(threads or torch.get_num_threads())
-    run_ops_benchmark(console, options, output)
+    run_ops_benchmark(options, output)
 
 
 @bench.command("step")
@@ -93,7 +93,7 @@ def bench_step(
         seed=seed,
     )
     torch.set_num_threads(threads or torch.get_num_threads())
-    run_step_benchmark(console, options, output)
+    run_step_benchmark(options, output)
 
 
 @bench.command("figure")

@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from fourfold.cli.common import console, say
 from fourfold.cli.models import open_session
 from fourfold.sessions import Mark, Session
 
@@ -28,14 +28,13 @@ class Chat:
 
     def __init__(
         self,
-        console: Console,
         session: Session,
         path: Path | None,
         *,
         max_new_tokens: int,
         temperature: float,
     ) -> None:
-        self.console, self.session, self.path = console, session, path
+        self.session, self.path = session, path
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.marks: list[Mark] = []
 
@@ -52,32 +51,32 @@ class Chat:
         for piece in pieces:
             sys.stdout.write(piece)
             sys.stdout.flush()
-        self._say("")
+        say("")
         if len(self.session.guard_events) > len(mark.guard_events):
-            self._say(f"({len(self.session.guard_events)} guard events so far; see /state)")
+            say(f"({len(self.session.guard_events)} guard events so far; see /state)")
 
     def greet(self) -> None:
         """What the user is told first."""
         seen = self.session.tokens_seen
-        self._say(f"The model remembers {seen:,} tokens. /help lists the commands.")
+        say(f"The model remembers {seen:,} tokens. /help lists the commands.")
 
     def converse(self) -> None:
         """Answer lines until the user leaves; an error is told and leaves the memory as it is."""
         while True:
             try:
-                line = self.console.input("[bold]> [/]")
+                line = console.input("[bold]> [/]")
                 if line.startswith("/"):
                     if not self.command(line):
                         return
                 elif line:
                     self.answer(line)
             except EOFError:
-                self._say("")
+                say("")
                 return
             except KeyboardInterrupt:
-                self._say("\n(stopped; /quit or Ctrl-D to leave)")
+                say("\n(stopped; /quit or Ctrl-D to leave)")
             except (ValueError, ArithmeticError, OSError) as error:
-                self._say(str(error))
+                say(str(error))
 
     def keep(self) -> None:
         """Save on leaving: to the session file or, if that fails, to a file that can be written."""
@@ -89,7 +88,7 @@ class Chat:
             with tempfile.NamedTemporaryFile(suffix=".session", delete=False) as file:
                 rescue = Path(file.name)
             self.session.save(rescue)
-            self._say(f"{self.path} could not be written ({error}); the memory is in {rescue}.")
+            say(f"{self.path} could not be written ({error}); the memory is in {rescue}.")
 
     def save(self, argument: str) -> None:
         """/save [FILE]"""
@@ -100,7 +99,7 @@ class Chat:
             raise ValueError(f"{path} exists already and is not this conversation's file.")
         self.session.save(path)
         self.path = self.path or path
-        self._say(f"Saved {self.session.tokens_seen:,} tokens' memory to {path}.")
+        say(f"Saved {self.session.tokens_seen:,} tokens' memory to {path}.")
 
     def fork(self, argument: str) -> None:
         """/fork FILE"""
@@ -115,14 +114,14 @@ class Chat:
         fork.save(path)
         left = f"; the memory so far stays in {self.path}" if self.path else ""
         self.session, self.path = fork, path
-        self._say(f"Going on in {path}{left}.")
+        say(f"Going on in {path}{left}.")
 
     def rollback(self) -> None:
         """/rollback"""
         if not self.marks:
             raise ValueError("There is no exchange to roll back in this conversation.")
         self.session.rollback(self.marks.pop())
-        self._say(f"Rolled back to {self.session.tokens_seen:,} tokens.")
+        say(f"Rolled back to {self.session.tokens_seen:,} tokens.")
 
     def show_state(self) -> None:
         """/state"""
@@ -131,13 +130,13 @@ class Chat:
         for name, tensor in session.state.items():
             norm = f"{float(tensor.double().norm()):.4g}" if tensor.is_floating_point() else ""
             table.add_row(name, str(tuple(tensor.shape)), str(tensor.dtype)[6:], norm)
-        self.console.print(table)
-        self._say(
+        console.print(table)
+        say(
             f"{session.tokens_seen:,} tokens seen; {session.nbytes:,} bytes; "
             f"{len(session.guard_events)} guard events; file: {self.path or 'none'}"
         )
         for event in session.guard_events[-5:]:
-            self._say(
+            say(
                 f"  token {event.token}: layer {event.layer}, head {event.head}, "
                 f"norm {event.norm:.3g} scaled back to {event.bound:.3g}"
             )
@@ -157,18 +156,13 @@ class Chat:
         elif name == "/state":
             self.show_state()
         elif name == "/help":
-            self._say(HELP)
+            say(HELP)
         else:
             raise ValueError(f"There is no {name}; /help lists the commands.")
         return True
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
 
-
-def run_chat(
-    console: Console, *, model: Path, path: Path | None, max_new_tokens: int, temperature: float
-) -> None:
+def run_chat(*, model: Path, path: Path | None, max_new_tokens: int, temperature: float) -> None:
     """Read lines until /quit or the end of input; whatever ends it, the memory is saved.
 
     Raises:
@@ -178,7 +172,7 @@ def run_chat(
         raise ValueError(f"{path} cannot be written: its folder is missing or read-only.")
     known = path if path is not None and path.exists() else None
     session = open_session(model, known)
-    chat = Chat(console, session, path, max_new_tokens=max_new_tokens, temperature=temperature)
+    chat = Chat(session, path, max_new_tokens=max_new_tokens, temperature=temperature)
     chat.greet()
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         signal.signal(number, _leave)

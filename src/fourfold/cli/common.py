@@ -20,9 +20,10 @@ console = Console(highlight=False, emoji=False)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def say(line: str) -> None:
-    """Print one line as it is, however long."""
-    console.print(line, soft_wrap=True, markup=False)
+def say(*lines: str) -> None:
+    """Print lines as they are, however long."""
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def keep(out: Path | None, result: dict[str, Any]) -> None:

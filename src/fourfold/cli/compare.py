@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from transformers.utils import logging
 
+from fourfold.cli.common import console, say
 from fourfold.comparison import ComparisonOptions, model_configurations, run_model, with_steps
 from fourfold.data import Corpus
 from fourfold.reports import read_comparison, table_rows, write_report
@@ -20,7 +20,6 @@ from fourfold.training import Step
 
 
 def run_comparison(
-    console: Console,
     *,
     corpus: Corpus,
     out: Path,
@@ -31,19 +30,17 @@ def run_comparison(
 ) -> None:
     """Train, measure, print, write the report."""
     logging.disable_progress_bar()
-    console.print(
+    say(
         f"Text: {corpus.name}, {len(corpus.train):,} bytes in {corpus.train_documents} "
         f"documents to train on, {len(corpus.validation):,} in {corpus.validation_documents} "
-        f"others to measure with.",
-        markup=False,
+        f"others to measure with."
     )
-    for line in corpus.left_out:
-        console.print(line, soft_wrap=True, markup=False)
+    say(*corpus.left_out)
     options = with_steps(ComparisonOptions(seed=seed), steps)
     training = replace(options.training, learning_rate=learning_rate, seed=seed)
     options = replace(options, training=training)
     configurations = model_configurations(options, also)
-    with _progress(console) as progress:
+    with _progress() as progress:
         bars = {
             name: progress.add_task(name, total=steps, loss="", speed="") for name in configurations
         }
@@ -62,8 +59,8 @@ def run_comparison(
                 progress.update(bars[name], completed=steps, loss="already finished")
     results = read_comparison(out)
     console.print(comparison_table(results))
-    console.print(f"Report:  {write_report(out)}", soft_wrap=True, markup=False)
-    console.print(f"Models and results:  {out}/*/", soft_wrap=True, markup=False)
+    say(f"Report:  {write_report(out)}")
+    say(f"Models and results:  {out}/*/")
 
 
 def comparison_table(results: list[dict[str, Any]]) -> Table:
@@ -77,7 +74,7 @@ def comparison_table(results: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     return Progress(
         TextColumn("{task.description:<15}"),
         BarColumn(bar_width=24),

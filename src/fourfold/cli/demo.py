@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
+from fourfold.cli.common import console, say
 from fourfold.cli.compare import run_comparison
 from fourfold.cli.models import open_session
 from fourfold.data import load_corpus
@@ -17,7 +16,7 @@ READ_TOKENS = 2000
 NEW_TOKENS = 80
 
 
-def run_demo(console: Console, *, out: Path, steps: int) -> None:
+def run_demo(*, out: Path, steps: int) -> None:
     """Compare four memories, then show save, another process, load, the same continuation.
 
     Raises:
@@ -25,7 +24,7 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
     """
     console.rule("1. Four memories of equal size on the same text")
     corpus = load_corpus()
-    run_comparison(console, corpus=corpus, out=out, steps=steps, learning_rate=4e-3, seed=0)
+    run_comparison(corpus=corpus, out=out, steps=steps, learning_rate=4e-3, seed=0)
 
     console.rule("2. A memory that outlives its process")
     model = out / "atpm"
@@ -33,11 +32,9 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
     session = open_session(model, None)
     session.read(corpus.validation[:READ_TOKENS].tolist())
     session.save(path)
-    console.print(
+    say(
         f"The ATPM model read {READ_TOKENS:,} bytes that it had never seen; its memory of them "
-        f"takes {session.nbytes:,} bytes. Saved to {path} ({path.stat().st_size:,} bytes).\n",
-        soft_wrap=True,
-        markup=False,
+        f"takes {session.nbytes:,} bytes. Saved to {path} ({path.stat().st_size:,} bytes).\n"
     )
     here = list(session.generate_tokens(max_new_tokens=NEW_TOKENS))
     command = [sys.executable, "-m", "fourfold", "generate", str(model), "--tokens"]
@@ -49,10 +46,10 @@ def run_demo(console: Console, *, out: Path, steps: int) -> None:
     there = [int(token) for token in other.stdout.split()]
     for where, tokens in (("This process goes on with", here), ("Another, from the file", there)):
         text = session.tokenizer.decode(tokens)
-        console.print(f"{where}:  {text!r}", soft_wrap=True, markup=False)
+        say(f"{where}:  {text!r}")
     if here != there:
         raise ValueError("The two continuations differ, which must never happen.")
-    console.print(f"The same {len(here)} tokens.\n")
+    say(f"The same {len(here)} tokens.\n")
     called = sys.argv[0] if Path(sys.argv[0]).name == "fourfold" else "fourfold"
     talk = shlex.join([called, "chat", str(model), "--session", str(path)])
-    console.print(f"Talk to it:  {talk}", soft_wrap=True, markup=False)
+    say(f"Talk to it:  {talk}")

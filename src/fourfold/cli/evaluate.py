@@ -84,8 +84,7 @@ def evaluate(
     opened.to(device)  # type: ignore[arg-type]
     with console.status("Preparing …"):
         store = prepare_whole(data, tokenizer, text=text)
-    for line in Report.of(None, store).lines():
-        say(line)
+    say(*Report.of(None, store).lines())
     with console.status("Reading …"):
         score = evaluate_text(
             opened,
@@ -113,10 +112,9 @@ def evaluate(
 
 
 def _show(score: LanguageScore) -> None:
-    console.print(
+    say(
         f"{score.bits_per_byte:.4f} bits per byte, perplexity {score.perplexity:,.2f} a token, "
-        f"{score.nats:.4f} nats a token, {score.tokens:,} tokens.",
-        soft_wrap=True,
+        f"{score.nats:.4f} nats a token, {score.tokens:,} tokens."
     )
     table = Table("read before", header_style="bold")
     for title in ("tokens", "nats a token"):

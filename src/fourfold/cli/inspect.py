@@ -40,7 +40,7 @@ def inspect(
         bool, typer.Option("--ablate", help="Rank heads and coordinates by the exact match lost.")
     ] = False,
     last: Annotated[int, typer.Option(min=1, help="Tokens that are shown at most.")] = 1024,
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("inspect.html"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("runs/inspect.html"),
 ) -> None:
     """Write one page, for any browser: every token's ρ, λ, β, what was read, what is readable."""
     from fourfold.files import write_atomically

@@ -9,7 +9,7 @@ import typer
 
 from fourfold.cli.bench_commands import bench
 from fourfold.cli.capacity import capacity
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import plain_errors
 from fourfold.cli.evaluate import evaluate
 from fourfold.cli.harness import lm_eval
 from fourfold.cli.inspect import inspect
@@ -81,7 +81,6 @@ def compare(
     from fourfold.data import load_corpus
 
     run_comparison(
-        console,
         corpus=load_corpus(data),
         out=out,
         steps=steps,
@@ -100,7 +99,7 @@ def demo(
     """The whole in a few minutes: compare four memories, then carry one to another process."""
     from fourfold.cli.demo import run_demo
 
-    run_demo(console, out=out, steps=steps)
+    run_demo(out=out, steps=steps)
 
 
 @app.command()
@@ -137,9 +136,7 @@ def train(
     from fourfold.cli.train import run_training
     from fourfold.training.recipe import read_recipe
 
-    run_training(
-        console, read_recipe(recipe, tuple(changes or ())), out or Path("runs") / recipe.stem
-    )
+    run_training(read_recipe(recipe, tuple(changes or ())), out or Path("runs") / recipe.stem)
 
 
 @app.command()
@@ -176,7 +173,6 @@ def chat(
     from fourfold.cli.chat import run_chat
 
     run_chat(
-        console,
         model=model,
         path=session,
         max_new_tokens=max_new_tokens,

@@ -16,7 +16,9 @@ FORMATS = (".png", ".svg", ".pdf")
 @plain_errors
 def plot_run(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, finished or not.")],
-    out: Annotated[Path, typer.Option(help="The figure: .png, .svg or .pdf.")] = Path("trace.png"),
+    out: Annotated[Path, typer.Option(help="The figure: .png, .svg or .pdf.")] = Path(
+        "runs/trace.png"
+    ),
 ) -> None:
     """Draw the loss of runs of fourfold train, and say where each stands."""
     from fourfold.files import write_atomically
@@ -30,5 +32,4 @@ def plot_run(
     buffer = io.BytesIO()
     figure.savefig(buffer, format=out.suffix[1:], dpi=160)
     write_atomically(out, buffer.getvalue())
-    for line in [*(run.summary() for run in read), f"Figure: {out}"]:
-        say(line)
+    say(*(run.summary() for run in read), f"Figure: {out}")

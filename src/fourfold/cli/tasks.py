@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from transformers.utils import logging
 
+from fourfold.cli.common import console, say
 from fourfold.files import write_atomically
 from fourfold.grid import Cell, Grid, Schedule, read_grid
 from fourfold.grid.gather import gather
 from fourfold.grid.ledger import Event
 from fourfold.grid.local import run_locally
 from fourfold.grid.sizes import model_sizes
+from fourfold.memory_files import memory_files_of
 from fourfold.tasks import TASKS, Source, make_task
 from fourfold.tasks.example import Question
 from fourfold.tasks.registry import check_split
@@ -38,28 +40,24 @@ def task_table() -> Table:
     return table
 
 
-def show_examples(console: Console, *, task: str, split: str, count: int, seed: int) -> None:
+def show_examples(*, task: str, split: str, count: int, seed: int) -> None:
     """Print examples one can read."""
     built, checked = make_task(task), check_split(split)
     source = Source(built, seed)
-    console.print(f"{task}, {split}: {(type(built).__doc__ or '').splitlines()[0]}", markup=False)
+    say(f"{task}, {split}: {(type(built).__doc__ or '').splitlines()[0]}")
     for index in range(count):
         example = source.example(checked, index)
         which = f" of {example.task}" if example.task else ""
-        console.print(
-            f"\n{index}{which}: load {example.load}, {len(example.context)} tokens to read",
-            markup=False,
-        )
+        say(f"\n{index}{which}: load {example.load}, {len(example.context)} tokens to read")
         read = " ".join(map(built.word, example.context))
-        console.print(f"  {read}", markup=False, soft_wrap=True)
+        say(f"  {read}")
         for place, token in example.probes:
-            console.print(
+            say(
                 f"    after token {place} ({built.word(example.context[place])}):  "
-                f"{built.word(token)}",
-                markup=False,
+                f"{built.word(token)}"
             )
         for question in example.questions:
-            console.print(f"    {_question(built, question)}", markup=False, soft_wrap=True)
+            say(f"    {_question(built, question)}")
 
 
 def _question(task: Task, question: Question) -> str:
@@ -98,9 +96,7 @@ def size_table(grid: Grid) -> Table:
     return table
 
 
-def run_grid(
-    console: Console, schedule: Schedule, config: Path, out: Path, *, workers: int, executor: str
-) -> None:
+def run_grid(schedule: Schedule, config: Path, out: Path, *, workers: int, executor: str) -> None:
     """Run what is open of a grid, with one display of progress.
 
     Args:
@@ -115,8 +111,8 @@ def run_grid(
     gather(schedule, out)
     _keep_config(config, out)
     total = schedule.total()
-    console.print(f"{len(schedule.results)} of {total} cells are finished already.", markup=False)
-    with _progress(console) as progress:
+    say(f"{len(schedule.results)} of {total} cells are finished already.")
+    with _progress() as progress:
         display = _Display(progress, schedule, total)
         if executor == "ray":
             from fourfold.grid.ray_cluster import run_on_ray
@@ -129,11 +125,18 @@ def run_grid(
             f"{len(given_up)} cells could not be run, the first of them {given_up[0]}; the others "
             f"are in {out}. To try again, run the same command."
         )
-    console.print(f"Results:  {out}/cells", soft_wrap=True, markup=False)
-    console.print(f"Report:  fourfold tasks report {out}", soft_wrap=True, markup=False)
+    say(f"Results:  {out}/cells")
+    say(f"Report:  {_command(grid, 'tasks', 'report', str(out))}")
 
 
-def report_grid(console: Console, folder: Path, *, config: Path | None, table: str | None) -> None:
+def _command(grid: Grid, *words: str) -> str:
+    """A command of fourfold that needs the memories of ``grid``."""
+    files = memory_files_of(grid.layer_types)
+    own = [word for file in files for word in ("--memory", str(file.path))]
+    return shlex.join(["fourfold", *own, *words])
+
+
+def report_grid(folder: Path, *, config: Path | None, table: str | None) -> None:
     """Write the report of the grid in ``folder``, or print its tables.
 
     Args:
@@ -160,12 +163,12 @@ def report_grid(console: Console, folder: Path, *, config: Path | None, table: s
     grid = read_grid(config or folder / CONFIG)
     if table is None:
         path = write_task_report(grid, folder)
-        console.print(f"Report:  {path}", soft_wrap=True, markup=False)
-        console.print(f"Figures: {path.parent / 'figures'}", soft_wrap=True, markup=False)
+        say(f"Report:  {path}")
+        say(f"Figures: {path.parent / 'figures'}")
         return
     results = read_results(grid, folder)
     show = short_markdown if table == "short" else full_markdown
-    console.print(show(results), soft_wrap=True, markup=False)
+    say(show(results))
 
 
 def _keep_config(config: Path, out: Path) -> None:
@@ -198,13 +201,13 @@ class _Display:
         self.progress.remove_task(self.lines.pop(event.cell))
         if event.kind == "finished":
             self.progress.advance(self.overall)
-            if not self.progress.console.is_terminal:  # where bars do not show, in a log
-                self.progress.console.print(f"{event.cell}: finished", markup=False)
+            if not console.is_terminal:  # where bars do not show, in a log
+                say(f"{event.cell}: finished")
         else:
-            self.progress.console.print(event.message, markup=False, soft_wrap=True)
+            say(event.message)
 
 
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),

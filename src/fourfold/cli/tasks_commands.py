@@ -34,7 +34,7 @@ def tasks_show(
     """Print examples of TASK in words."""
     from fourfold.cli.tasks import show_examples
 
-    show_examples(console, task=task, split=split, count=count, seed=seed)
+    show_examples(task=task, split=split, count=count, seed=seed)
 
 
 @tasks.command("sizes")
@@ -67,7 +67,7 @@ def tasks_run(
     if executor not in ("local", "ray"):
         raise ValueError(f"executor must be local or ray; got {executor!r}.")
     schedule = Schedule(read_grid(config), Shard.parse(shard))
-    run_grid(console, schedule, config, out, workers=workers, executor=executor)
+    run_grid(schedule, config, out, workers=workers, executor=executor)
 
 
 @tasks.command("report")
@@ -85,4 +85,4 @@ def tasks_report(
     """Draw report.html and figures from the results in FOLDER, finished or not."""
     from fourfold.cli.tasks import report_grid
 
-    report_grid(console, folder, config=config, table=table)
+    report_grid(folder, config=config, table=table)

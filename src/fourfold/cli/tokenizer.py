@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from transformers import PreTrainedTokenizerFast
 
+from fourfold.cli.common import console, say
 from fourfold.data.bpe import check_size, train_bpe
 from fourfold.data.encoding import encoder_of
 from fourfold.data.sources import find_files, printable
@@ -26,9 +26,7 @@ SAMPLE = 1 << 22
 """Bytes of what is held back that are tried, and a little more."""
 
 
-def train_tokenizer(
-    console: Console, paths: Sequence[Path], *, vocab_size: int, out: Path, text_field: str
-) -> None:
+def train_tokenizer(paths: Sequence[Path], *, vocab_size: int, out: Path, text_field: str) -> None:
     """Train, save in ``out``, and print what came out.
 
     Raises:
@@ -59,8 +57,7 @@ def train_tokenizer(
         lines.insert(0, f"The text has no pairs left to join for {vocab_size:,} entries.")
     if survey.bad.count:
         lines.insert(0, f"Left out: {survey.bad.count:,} bad records; first: {survey.bad.first[0]}")
-    for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
+    say(*lines)
 
 
 class _Text:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourfold.cli.common import console, plain_errors
+from fourfold.cli.common import plain_errors
 
 tokenizer = typer.Typer(help="Tokenizers: train one on your text.")
 
@@ -31,4 +31,4 @@ def train(
     """Train a byte-level BPE on DATA and save it where a recipe and AutoTokenizer find it."""
     from fourfold.cli.tokenizer import train_tokenizer
 
-    train_tokenizer(console, data, vocab_size=vocab_size, out=out, text_field=text)
+    train_tokenizer(data, vocab_size=vocab_size, out=out, text_field=text)

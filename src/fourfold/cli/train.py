@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils import logging
 
+from fourfold.cli.common import console, say
 from fourfold.training.events import Listener, Stopped, Update
 from fourfold.training.recipe import Recipe
 from fourfold.training.trainer import Trainer
@@ -19,7 +19,7 @@ STOPPED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run_training(console: Console, recipe: Recipe, out: Path) -> None:
+def run_training(recipe: Recipe, out: Path) -> None:
     """Train, show, and say where everything is."""
     logging.disable_progress_bar()
     with console.status("Preparing …") as status:
@@ -30,8 +30,8 @@ def run_training(console: Console, recipe: Recipe, out: Path) -> None:
 
         trainer = Trainer(recipe, out, show)
     if trainer.first:
-        _introduce(console, trainer)
-    with _progress(console) as progress:
+        _introduce(trainer)
+    with _progress() as progress:
         bar = progress.add_task(
             recipe.model.layer or "training",
             total=trainer.training.total_steps,
@@ -39,30 +39,27 @@ def run_training(console: Console, recipe: Recipe, out: Path) -> None:
             figures="",
         )
         try:
-            result = trainer.run(_Display(console, progress, bar).listener())
+            result = trainer.run(_Display(progress, bar).listener())
         except Stopped as stopped:
             progress.stop()
             if trainer.first:
-                _say(
-                    console,
+                say(
                     *trainer.text.left_out(),
                     f"Stopped after step {stopped.step:,}; all of it is saved in {out}. "
                     f"To go on: {_same_command(trainer.processes.count)}",
                 )
             raise typer.Exit(STOPPED) from stopped
     if trainer.first:
-        _say(
-            console,
+        say(
             *trainer.text.left_out(),
             f"{result['tokens']:,} tokens read. Validation: "
             f"{result['validation_bits_per_byte']:.4f} bits per byte. Model: {out / 'model'}",
         )
 
 
-def _introduce(console: Console, trainer: Trainer) -> None:
+def _introduce(trainer: Trainer) -> None:
     training = trainer.training
-    _say(
-        console,
+    say(
         f"{trainer.parameters:,} parameters; {training.total_steps:,} steps of "
         f"{training.tokens_per_step:,} tokens, {training.batch_size} sequences side by side.",
         *trainer.text.report.lines(),
@@ -76,16 +73,11 @@ def _same_command(processes: int) -> str:
     return shlex.join(["fourfold", *sys.argv[1:]])
 
 
-def _say(console: Console, *lines: str) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
-
-
 class _Display:
     """A bar in a terminal; a line now and then where there is none."""
 
-    def __init__(self, console: Console, progress: Progress, bar: object) -> None:
-        self.console, self.progress, self.bar = console, progress, bar
+    def __init__(self, progress: Progress, bar: object) -> None:
+        self.progress, self.bar = progress, bar
         self.validation = ""
 
     def listener(self) -> Listener:
@@ -93,7 +85,7 @@ class _Display:
 
     def _prepared(self, trainer: Trainer, step: int) -> None:
         if step:
-            _say(self.console, f"Going on after step {step:,}.")
+            say(f"Going on after step {step:,}.")
         self.progress.update(self.bar, completed=step)  # type: ignore[arg-type]
 
     def _updated(self, update: Update) -> None:
@@ -102,16 +94,16 @@ class _Display:
             f"{self.validation}, {update.tokens_per_second:,.0f} tokens/s"
         )
         self.progress.update(self.bar, completed=update.step, figures=figures)  # type: ignore[arg-type]
-        if not self.console.is_terminal and update.step % max(1, update.steps // 20) == 0:
+        if not console.is_terminal and update.step % max(1, update.steps // 20) == 0:
             left = (update.steps - update.step) * update.tokens / update.step
             minutes = left / update.tokens_per_second / 60
-            _say(self.console, f"step {update.step:,}: {figures}, {minutes:,.1f} minutes left")
+            say(f"step {update.step:,}: {figures}, {minutes:,.1f} minutes left")
 
     def _validated(self, bits: float) -> None:
         self.validation = f" (validation {bits:.3f})"
 
 
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
