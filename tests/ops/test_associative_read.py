@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from fourfold.benchmarks.memory import peak_bytes
 from fourfold.ops import associative_read
+from fourfold.ops.associative_read import NOWHERE
 
+associative_read_module = sys.modules["fourfold.ops.associative_read"]  # the function has its name
 REACHES = (
     {},
     {"delay": 9},
@@ -145,6 +149,35 @@ def test_places_that_hold_nothing_are_not_read_and_rows_may_differ():
     torch.testing.assert_close(found[0], associative_read(**given)[0, -7:], rtol=0, atol=1e-12)
 
 
+@given(
+    scores=st.integers(1, 300),
+    window=st.sampled_from([None, 1, 7, 30]),
+    delay=st.sampled_from([1, 4]),
+    seed=st.integers(0, 3),
+)
+@settings(deadline=None, max_examples=30)
+def test_looking_at_some_questions_at_a_time_changes_nothing(scores, window, delay, seed):
+    draw = torch.Generator().manual_seed(seed)
+    gone = torch.rand(2, 57, generator=draw) < 0.2  # slots that hold nothing, questions of no place
+    held = torch.arange(57).expand(2, -1).masked_fill(gone, NOWHERE)
+    held = held[:, torch.randperm(57, generator=draw)]
+    positions = torch.arange(30, 57).expand(2, -1).masked_fill(gone[:, 30:], NOWHERE)
+    results = []
+    for limit in (scores, 1 << 20):
+        given = inputs()
+        asked = given["k"][:, 30:]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(associative_read_module, "SCORES", limit)
+            y = associative_read(
+                **given, q=asked, positions=positions, held=held, window=window, delay=delay
+            )
+        weights = torch.arange(y.numel(), dtype=y.dtype).sin().view_as(y)
+        y = y + 0 * sum(x.sum() for x in given.values())  # also where nothing is in reach
+        results.append([y, *torch.autograd.grad((y * weights).sum(), given.values())])
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("reach", [{"window": 256}, {"delay": 64}], ids=str)
 def test_32_thousand_tokens_fit_in_memory_there_and_back(reach):
     # All scores at once would be 4 GiB; a pass may take a twentieth of it.
@@ -154,6 +187,18 @@ def test_32_thousand_tokens_fit_in_memory_there_and_back(reach):
         associative_read(**given, **reach).sum().backward()
 
     assert peak_bytes(run, "cpu") < 200 * 2**20
+
+
+@pytest.mark.parametrize("reach", [{"window": 256}, {"delay": 64}], ids=str)
+def test_8_thousand_questions_behind_stored_pairs_fit_in_memory_there_and_back(reach):
+    # All scores at once would be 256 MiB.
+    given = inputs(B=1, T=8192, H=1, D=8, E=8, dtype=torch.float32)
+    asked = given["k"][:, 64:]
+
+    def run():
+        associative_read(**given, q=asked, **reach).sum().backward()
+
+    assert peak_bytes(run, "cpu") < 64 * 2**20
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,24 @@ def test_gates_of_any_size_neither_overflow_nor_vanish(size):
         assert (rounded - wanted).abs().max() < 1e-2
 
 
+@pytest.mark.parametrize("form", ["sequential", "scan"])
+@pytest.mark.parametrize(
+    ("shift", "dtype"), [(-600, torch.float64), (600, torch.float64), (-75, torch.float32)]
+)
+def test_keys_do_not_depend_on_the_scale_of_the_gates_also_in_pieces(form, shift, dtype):
+    exact = {name: inputs(T=20)[name].detach() for name in STREAMS}
+    wanted, _ = gated_keys(**exact, form="sequential")
+    given = {name: x.to(dtype) for name, x in exact.items()}
+    given["log_gate"] = given["log_gate"] + shift
+    keys, state = [], None
+    for piece in (slice(0, 1), slice(1, 13), slice(13, 20)):
+        part = {name: x[:, piece] for name, x in given.items()}
+        found, state = gated_keys(**part, initial_state=state, form=form)
+        keys.append(found)
+    close = {torch.float64: 1e-9, torch.float32: 1e-3}[dtype]
+    torch.testing.assert_close(torch.cat(keys, 1).double(), wanted, rtol=0, atol=close)
+
+
 def test_what_does_not_fit_is_refused_with_a_sentence():
     given = inputs()
     with pytest.raises(ValueError, match="log_gate must have shape"):

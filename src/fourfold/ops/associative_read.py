@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from fourfold.ops.checks import Shapes
 from fourfold.ops.precision import compute_dtype
@@ -12,6 +15,9 @@ from fourfold.ops.precision import compute_dtype
 FORMS = ("auto", "sequential", "fast")
 NOWHERE = -1
 """The place of a slot that holds nothing."""
+
+SCORES = 1 << 20
+"""Questions times pairs, of all rows, that are looked at together where places are given."""
 
 
 def associative_read(
@@ -45,8 +51,9 @@ def associative_read(
         held: (B, L) place of each pair, −1 where there is none; None counts from 0. With ``q``,
             give both, or q asks at the last T of the L places.
         form: "sequential" (one position at a time, the oracle), "fast" or "auto" (fast). Fast needs
-            memory for T × 2 window scores, or for none where all of the past is in reach and
-            torch's attention is; with ``positions`` or ``held`` for T × L.
+            memory for T × 2 window scores, and for none where all of the past is in reach and
+            torch has a kernel for it; with ``q``, ``positions`` or ``held`` it looks at a bounded
+            number of questions at a time, and again where a gradient is wanted.
 
     Returns:
         y (B, T, H, E) in the dtype of v.
@@ -83,16 +90,38 @@ def associative_read(
         count = torch.arange(length, device=k.device).expand(rows, -1)
         held = count if held is None else held
         positions = count[:, length - tokens :] if positions is None else positions
-        visible = (held != NOWHERE)[:, None] & (held[:, None] <= positions[..., None] - delay)
-        if window is not None:
-            visible = visible & (held[:, None] > positions[..., None] - window)
-        read = _one_by_one if form == "sequential" else _read
-        return read(asked, k, v, visible, sharpness)
+        reach = _Reach(window, delay)
+        if form == "sequential":
+            return _one_by_one(asked, k, v, reach.visible(positions, held), sharpness)
+        return _read_in_blocks(asked, k, v, positions, held, reach, sharpness)
     if length <= delay:
         return torch.zeros_like(v)  # nothing is in reach of anything
     if window is None:
         return _read_long(k, v, delay, sharpness)
     return _read_short(k, v, window, delay, sharpness)
+
+
+class _Reach(NamedTuple):
+    """Which pairs a question may read."""
+
+    window: int | None
+    delay: int
+
+    def visible(self, positions: Tensor, held: Tensor) -> Tensor:
+        """(B, T, L), of questions at positions (B, T) and pairs held at (B, L)."""
+        return self._between(held[:, None], positions[..., None], positions[..., None])
+
+    def of_any(self, positions: Tensor, held: Tensor) -> slice:
+        """The slots between the first and the last that any question may read."""
+        asking = positions != NOWHERE
+        first = positions.masked_fill(~asking, torch.iinfo(torch.long).max).amin(1, keepdim=True)
+        last = positions.amax(1, keepdim=True)
+        slots = self._between(held, first, last).any(0).nonzero().flatten()
+        return slice(int(slots[0]), int(slots[-1]) + 1) if len(slots) else slice(0, 0)
+
+    def _between(self, held: Tensor, first: Tensor, last: Tensor) -> Tensor:
+        within = (held != NOWHERE) & (held <= last - self.delay)
+        return within if self.window is None else within & (held > first - self.window)
 
 
 class _Sharpness:
@@ -142,6 +171,33 @@ def _read(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, sharpness: _Sharpnes
         scale=1.0,
     )
     return torch.where(some[..., None, None], y.transpose(1, 2), 0)
+
+
+def _read_in_blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    held: Tensor,
+    reach: _Reach,
+    sharpness: _Sharpness,
+) -> Tensor:
+    """So many questions at a time that their scores stay within bounds, with the pairs in reach."""
+    block = max(1, SCORES // max(1, held.numel()))
+    if q.shape[1] <= block:
+        return _read(q, k, v, reach.visible(positions, held), sharpness)
+    parts = []
+    for asked, places in zip(q.split(block, 1), positions.split(block, 1), strict=True):
+        slots = reach.of_any(places, held)
+
+        def read(asked: Tensor, k: Tensor, v: Tensor, places: Tensor, held: Tensor) -> Tensor:
+            return _read(asked, k, v, reach.visible(places, held), sharpness)
+
+        part = (asked, k[:, slots], v[:, slots], places, held[:, slots])
+        # Else each block would keep its mask and its weights until the gradient.
+        again = torch.is_grad_enabled()
+        parts.append(checkpoint(read, *part, use_reentrant=False) if again else read(*part))
+    return torch.cat(parts, 1)
 
 
 def _read_long(k: Tensor, v: Tensor, delay: int, sharpness: _Sharpness) -> Tensor:

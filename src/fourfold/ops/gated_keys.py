@@ -27,7 +27,8 @@ def gated_keys(
 
     Args:
         x: (B, T, H, D), k̃ = W_φ x of the paper.
-        log_gate: (B, T, H), log g_t = W_g x.
+        log_gate: (B, T, H), log g_t = W_g x. Beyond about ±85 (±700 in float64) k̄ itself is no
+            number of its type any more, and neither the state nor what is read on from it is right.
         log_decay: (B, T, H), log λ_t = −|W_λ x|, at most 0.
         initial_state: (N, H, D), k̄ before the first token; zeros if None. N = B, or as many
             sequences as ``cu_seqlens`` packs into B = 1.
@@ -92,8 +93,14 @@ def _loop(
     for t in range(x.shape[1]):
         gate, decay = log_gate[:, t, :, None].exp(), log_decay[:, t, :, None].exp()
         state = gate * x[:, t] + decay * state
-        keys.append(pointwise.unit(state))
+        keys.append(_direction(state))
     return (torch.stack(keys, 1) if keys else x), state
+
+
+def _direction(k_bar: Tensor) -> Tensor:
+    """k̄ / ‖k̄‖ at any length of k̄; zero where k̄ is."""
+    largest = k_bar.detach().abs().amax(-1, keepdim=True)
+    return pointwise.unit(k_bar / torch.where(largest > 0, largest, 1))
 
 
 def _scan(
