@@ -49,7 +49,9 @@ LAYERS = {
         **MOSAIC, window=4, delay=2, training_delay=(2, 2), delay_draw="sequence"
     ),
     "mosaic_v1": lambda: MosaicV1(**MOSAIC),
-    "attention, long and short": lambda: LongShortAttention(**HEADS, window=5, delay=3),
+    "attention, long and short": lambda: LongShortAttention(
+        **HEADS, window=5, delay=3, training_delay=(3, 3)
+    ),
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 
 from fourfold.benchmarks.memory import peak_bytes
 from fourfold.ops import associative_read
-from fourfold.ops.associative_read import NOWHERE
+from fourfold.ops.reach import NOWHERE
 
-associative_read_module = sys.modules["fourfold.ops.associative_read"]  # the function has its name
 REACHES = (
     {},
     {"delay": 9},
@@ -167,7 +164,7 @@ def test_looking_at_some_questions_at_a_time_changes_nothing(scores, window, del
         given = inputs()
         asked = given["k"][:, 30:]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(associative_read_module, "SCORES", limit)
+            patch.setattr("fourfold.ops.reach.SCORES", limit)
             y = associative_read(
                 **given, q=asked, positions=positions, held=held, window=window, delay=delay
             )

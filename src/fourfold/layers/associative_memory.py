@@ -8,19 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from fourfold.layers.base import MemoryLayer
-from fourfold.layers.packing import mask_of, pack, unpack
+from fourfold.layers.growing import appended
+from fourfold.layers.packing import in_groups, mask_of, pack, unpack
+from fourfold.layers.reach import check_reach, draw_delays
 from fourfold.layers.state import PairState
 from fourfold.ops import associative_read, gated_keys
-from fourfold.ops.associative_read import NOWHERE
 from fourfold.ops.pointwise import unit
+from fourfold.ops.reach import NOWHERE
 
 LARGEST_SHARPNESS, LARGEST_SCALE = 10.0, 15.0
 """Bounds of θ under exponentials, from the paper's table of parameters."""
-
-TRAINING_DELAY = (64, 256)
-"""Least and greatest delay of the long memory while training, as published."""
-
-DRAWS = ("step", "sequence")
 
 
 class AssociativeMemory(MemoryLayer[PairState]):
@@ -35,17 +32,19 @@ class AssociativeMemory(MemoryLayer[PairState]):
     Args:
         hidden_size: size of x.
         num_heads, head_dim: H and Dh.
-        gated: g and λ follow the input, a head; otherwise g = 1 and λ is a parameter a head.
+        gated: g and λ follow the input; otherwise g = 1 and λ is a parameter a head.
+        shared_gates: one g and one λ for all heads, where they follow the input.
         adaptive: β grows with n; otherwise β₀ alone.
         window: how far back it reaches; None for all of the past.
         delay: how near a pair may be, at least 1.
         training_delay: least and greatest delay, drawn at random while training; None for
             ``delay``.
-        delay_draw: "step" draws one for a call, "sequence" one for each sequence in it.
+        delay_draw: see ``draw_delays``.
 
-    Source: seed 003, sections 2.3 to 2.6; arXiv 2507.03285, equations 6 to 9 and table 6. Gates and
-    γ are of a head each, which the paper leaves open. What is neither gated nor adaptive is the
-    memory of the first Memory Mosaics, arXiv 2405.06394, with the starts of its published code.
+    Source: seed 003, sections 2.3 to 2.6; arXiv 2507.03285, equations 6 to 9 and table 6, which
+    does not say whether gates and γ are of a head each or shared. What is neither gated nor
+    adaptive is the memory of the first Memory Mosaics, arXiv 2405.06394, with the starts of its
+    published code.
     """
 
     def __init__(
@@ -55,11 +54,12 @@ class AssociativeMemory(MemoryLayer[PairState]):
         num_heads: int,
         head_dim: int,
         gated: bool = True,
+        shared_gates: bool = False,
         adaptive: bool = True,
         window: int | None = None,
         delay: int = 1,
         training_delay: Sequence[int] | None = None,
-        delay_draw: str = "step",
+        delay_draw: str = "call",
     ) -> None:
         super().__init__()
         check_reach(window, delay, training_delay, delay_draw)
@@ -69,7 +69,8 @@ class AssociativeMemory(MemoryLayer[PairState]):
         size = num_heads * head_dim
         self.key_proj = nn.Linear(hidden_size, size, bias=False)
         self.value_proj = nn.Linear(hidden_size, size, bias=False)
-        self.gate_proj = nn.Linear(hidden_size, 2 * num_heads, bias=False) if gated else None
+        gates = 1 if shared_gates else num_heads
+        self.gate_proj = nn.Linear(hidden_size, 2 * gates, bias=False) if gated else None
         self.decay = None if gated else nn.Parameter(torch.empty(num_heads))
         self.beta0 = nn.Parameter(torch.empty(num_heads))
         self.beta1 = nn.Parameter(torch.empty(num_heads)) if adaptive else None
@@ -97,13 +98,27 @@ class AssociativeMemory(MemoryLayer[PairState]):
         """The delay of a call; a list for each of N rows where each has its own."""
         if not self.training or self.training_delay is None:
             return self.delay
-        low, high = self.training_delay
-        if self.delay_draw == "step":
-            return int(torch.randint(low, high + 1, ()))
-        return torch.randint(low, high + 1, (rows,)).tolist()
+        return draw_delays(self.training_delay, self.delay_draw, rows)
 
     def process(
         self, x: Tensor, state: PairState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, PairState]:
+        delays = self.delays(x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1)
+        if state is not None or cu_seqlens is None:
+            return self._process(x, state, cu_seqlens, delays)
+
+        def read(x: Tensor, cu_seqlens: Tensor, numbers: list[int]) -> tuple[Tensor, PairState]:
+            own = delays if isinstance(delays, int) else [delays[number] for number in numbers]
+            return self._process(x, None, cu_seqlens, own)
+
+        return in_groups(x, cu_seqlens, read)
+
+    def _process(
+        self,
+        x: Tensor,
+        state: PairState | None,
+        cu_seqlens: Tensor | None,
+        delays: int | list[int],
     ) -> tuple[Tensor, PairState]:
         mask = None if cu_seqlens is None else mask_of(cu_seqlens)
         keys, recurrence = self._keys(x, state, cu_seqlens)
@@ -122,15 +137,16 @@ class AssociativeMemory(MemoryLayer[PairState]):
         asked = torch.cat([empty.pending_key[:, None], keys], 1)
         pairs = self._valued(waiting[:, :-1], waiting[:, 1:])
         whole = (places[:, :-1] != NOWHERE) & (places[:, 1:] != NOWHERE)
-        held = torch.cat([empty.positions, torch.where(whole, places[:, :-1], NOWHERE)], 1)
-        stored_keys = torch.cat([empty.keys, asked[:, :-1]], 1)
-        stored_values = torch.cat([empty.values, pairs], 1)
+        held = appended(empty.positions, torch.where(whole, places[:, :-1], NOWHERE), 1)
+        stored_keys = appended(empty.keys, asked[:, :-1], 1)
+        stored_values = appended(empty.values, pairs, 1)
         if state is None:
             # The last value is none yet, and nothing reads it.
             ahead = torch.cat([pairs[:, 1:], torch.zeros_like(pairs[:, :1])], 1)
-            y = self._read(keys, ahead)
+            y = self._read(keys, ahead, delays)
         else:
-            y = self._read(stored_keys, stored_values, q=keys, positions=positions, held=held)
+            asking = dict(q=keys, positions=positions, held=held)
+            y = self._read(stored_keys, stored_values, delays, **asking)
         last = places.argmax(1)
         row = torch.arange(rows, device=x.device)
         new = PairState(
@@ -152,7 +168,9 @@ class AssociativeMemory(MemoryLayer[PairState]):
     ) -> tuple[Tensor, Tensor]:
         raw = self.key_proj(x).unflatten(-1, (self.num_heads, self.head_dim))
         if self.gate_proj is not None:
-            log_gate, decay = self.gate_proj(x).chunk(2, -1)
+            log_gate, decay = (
+                gate.expand(*raw.shape[:-1]) for gate in self.gate_proj(x).chunk(2, -1)
+            )
         else:
             assert self.decay is not None
             log_gate = raw.new_zeros(raw.shape[:-1])
@@ -177,6 +195,7 @@ class AssociativeMemory(MemoryLayer[PairState]):
         self,
         keys: Tensor,
         values: Tensor,
+        delays: int | list[int],
         *,
         q: Tensor | None = None,
         positions: Tensor | None = None,
@@ -205,7 +224,6 @@ class AssociativeMemory(MemoryLayer[PairState]):
                 held=stored,
             )
 
-        delays = self.delays(len(keys))
         if isinstance(delays, int):
             return read(delays, slice(None))
         each = enumerate(delays)
@@ -236,37 +254,4 @@ class AssociativeMemory(MemoryLayer[PairState]):
             pending_key=zeros(*head),
             pending_value=zeros(*head),
             position=zeros(kind=torch.long) + NOWHERE,
-        )
-
-
-def check_reach(
-    window: int | None,
-    delay: int,
-    training_delay: Sequence[int] | None,
-    delay_draw: str,
-    *,
-    prefix: str = "",
-) -> None:
-    """Refuse reaches that no memory can have.
-
-    Args:
-        prefix: before the names in the messages.
-
-    Raises:
-        ValueError: a sentence that names the argument.
-    """
-    if window is not None and (not isinstance(window, int) or window < 1):
-        raise ValueError(f"{prefix}window must be an integer from 1; got {window!r}.")
-    if not isinstance(delay, int) or delay < 1:
-        raise ValueError(f"{prefix}delay must be an integer from 1; got {delay!r}.")
-    if training_delay is not None:
-        whole = all(isinstance(value, int) for value in training_delay)
-        if not whole or len(training_delay) != 2 or not 1 <= training_delay[0] <= training_delay[1]:
-            raise ValueError(
-                f"{prefix}training_delay must be the least and the greatest delay, integers from "
-                f"1; got {training_delay!r}."
-            )
-    if delay_draw not in DRAWS:
-        raise ValueError(
-            f"{prefix}delay_draw must be one of {', '.join(DRAWS)}; got {delay_draw!r}."
         )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fourfold.layers.base import MemoryLayer
-from fourfold.layers.packing import mask_of, pack, unpack
+from fourfold.layers.growing import appended
+from fourfold.layers.packing import in_groups, mask_of, pack, unpack
+from fourfold.layers.reach import draw_delays
 from fourfold.layers.state import AttentionState
-from fourfold.ops.associative_read import NOWHERE
+from fourfold.ops.reach import NOWHERE, Reach, read_in_reach
 
 
 class Attention(MemoryLayer[AttentionState]):
     """Causal multi-head attention; its memory grows with every token unless a window bounds it.
-
-    Packed sequences are laid out in rows of the longest, so very unequal ones cost more than their
-    tokens.
 
     Args:
         hidden_size: size of x.
@@ -27,6 +28,9 @@ class Attention(MemoryLayer[AttentionState]):
         sliding_window: tokens that can be seen, the current one included; None for all.
         delay: how near a token may be to be seen; 0 for the current one. Where none is far enough
             away, nothing is read.
+        training_delay: least and greatest delay, drawn at random while training; None for
+            ``delay``.
+        delay_draw: see ``draw_delays``.
 
     Source: arXiv 1706.03762; rotary positions 2104.09864; grouped heads 2305.13245.
     """
@@ -41,6 +45,8 @@ class Attention(MemoryLayer[AttentionState]):
         rope_theta: float = 10_000.0,
         sliding_window: int | None = None,
         delay: int = 0,
+        training_delay: Sequence[int] | None = None,
+        delay_draw: str = "call",
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -57,6 +63,7 @@ class Attention(MemoryLayer[AttentionState]):
         if delay < 0:
             raise ValueError(f"delay must be at least 0; got {delay}.")
         self.sliding_window, self.delay = sliding_window, delay
+        self.training_delay, self.delay_draw = training_delay, delay_draw
         self.q_proj = nn.Linear(hidden_size, num_heads * head_dim, bias=False)
         self.k_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
         self.v_proj = nn.Linear(hidden_size, num_kv_heads * head_dim, bias=False)
@@ -66,20 +73,37 @@ class Attention(MemoryLayer[AttentionState]):
     def process(
         self, x: Tensor, state: AttentionState | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, AttentionState]:
+        sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+        delays = self.delays(sequences)
         if cu_seqlens is None:
-            return self._attend(x, state, None)
-        mask = mask_of(cu_seqlens)
-        y, state = self._attend(unpack(x, mask), state, mask)
-        return pack(y, mask), state
+            return self._attend(x, state, None, delays)
+
+        def read(
+            x: Tensor, cu_seqlens: Tensor, numbers: list[int]
+        ) -> tuple[Tensor, AttentionState]:
+            mask = mask_of(cu_seqlens)
+            own = delays if isinstance(delays, int) else [delays[number] for number in numbers]
+            y, new = self._attend(unpack(x, mask), state, mask, own)
+            return pack(y, mask), new
+
+        if state is not None:
+            return read(x, cu_seqlens, list(range(sequences)))
+        return in_groups(x, cu_seqlens, read)
+
+    def delays(self, rows: int) -> int | list[int]:
+        """The delay of a call; a list for each of N rows where each has its own."""
+        if not self.training or self.training_delay is None:
+            return self.delay
+        return draw_delays(self.training_delay, self.delay_draw, rows)
 
     def _attend(
-        self, x: Tensor, state: AttentionState | None, mask: Tensor | None
+        self, x: Tensor, state: AttentionState | None, mask: Tensor | None, delays: int | list[int]
     ) -> tuple[Tensor, AttentionState]:
         """x (N, T, hidden_size); mask (N, T) marks the tokens, None if all are."""
         sequences, tokens, _ = x.shape
         if state is None:
             state = self.initial_state(sequences, dtype=x.dtype, device=x.device)
-        bounded = self.sliding_window is not None or self.delay > 0
+        bounded = self.sliding_window is not None or delays != 0
         plain = state.positions.shape[1] == 0 and mask is None and not bounded
         positions = self._next_positions(state, tokens, mask)
         q, k, v = (
@@ -91,22 +115,17 @@ class Attention(MemoryLayer[AttentionState]):
         cos, sin = self._turns(positions[:1] if alike else positions, x.dtype)
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         if state.positions.shape[1]:
-            k, v = torch.cat([state.keys, k], 2), torch.cat([state.values, v], 2)
-            held = torch.cat([state.positions, positions], 1)
+            k, v = appended(state.keys, k, 2), appended(state.values, v, 2)
+            held = appended(state.positions, positions, 1)
         else:
             held = positions
         state = AttentionState(keys=k, values=v, positions=held)
-        visible = None if plain else self._visible(positions, state.positions)
-        y = F.scaled_dot_product_attention(
-            q,
-            state.keys,
-            state.values,
-            attn_mask=None if visible is None else self._with_own(visible),
-            is_causal=plain,
-            enable_gqa=self.num_heads != self.num_kv_heads,
-        )
-        if visible is not None and self.delay:
-            y = torch.where(visible.any(-1, keepdim=True), y, 0)
+        if plain:
+            grouped = self.num_heads != self.num_kv_heads
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        else:
+            delay = delays if isinstance(delays, int) else positions.new_tensor(delays)[:, None]
+            y = read_in_reach(q, k, v, positions, held, Reach(self.sliding_window, delay))
         return self.out_proj(y.transpose(1, 2).flatten(-2)), self._drop_unreachable(state)
 
     def _next_positions(self, state: AttentionState, tokens: int, mask: Tensor | None) -> Tensor:
@@ -124,23 +143,6 @@ class Attention(MemoryLayer[AttentionState]):
         frequencies = self.rope_theta ** (-half / self.head_dim)
         angles = (positions[..., None] * frequencies)[:, None]
         return angles.cos(), angles.sin()
-
-    def _visible(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """(N, 1, T, L): which slots each query may look at."""
-        query, key = queries[:, :, None], keys[:, None, :]
-        visible = (key != NOWHERE) & (key <= query - self.delay)
-        if self.sliding_window is not None:
-            visible = visible & (key > query - self.sliding_window)
-        return visible[:, None]
-
-    @staticmethod
-    def _with_own(visible: Tensor) -> Tensor:
-        """Each token also sees itself: a row with nothing to see, as padding has, would be NaN, in
-        gradients too."""
-        queries, slots = visible.shape[-2:]
-        places = torch.arange(slots, device=visible.device)
-        own = places[slots - queries :, None] == places
-        return visible | (own & ~visible.any(-1, keepdim=True))
 
     def _drop_unreachable(self, state: AttentionState) -> AttentionState:
         """Forget slots that no later query can see."""

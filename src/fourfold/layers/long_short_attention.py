@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from fourfold.layers.attention import Attention
+from fourfold.layers.reach import check_reach, default_delays
 from fourfold.layers.side_by_side import SideBySide
 
 
@@ -12,13 +14,15 @@ class LongShortAttention(SideBySide):
     """Softmax attention to the last h tokens beside one to all that are m or more away.
 
     The control of arXiv 2507.03285, figure 5: whether the division alone makes the difference. The
-    paper does not give its details; here each reach has all heads, as in ``Mosaic``, and positions
+    paper does not give its details; here each reach has all heads and the border between them is
+    drawn while training, as in ``Mosaic``, so that nothing but the memory differs; and positions
     turn keys and queries in both, as in ``Attention``.
 
     Args:
         hidden_size, num_heads, head_dim, num_kv_heads, rope_theta: see ``Attention``.
         window: h.
-        delay: m.
+        delay: m outside of training.
+        training_delay, delay_draw: of m while training, as in ``Mosaic``.
     """
 
     def __init__(
@@ -31,6 +35,8 @@ class LongShortAttention(SideBySide):
         rope_theta: float = 10_000.0,
         window: int = 256,
         delay: int = 64,
+        training_delay: Sequence[int] | None = None,
+        delay_draw: str = "call",
     ) -> None:
         attention = partial(
             Attention,
@@ -40,5 +46,7 @@ class LongShortAttention(SideBySide):
             num_kv_heads=num_kv_heads,
             rope_theta=rope_theta,
         )
-        short, long = attention(sliding_window=window), attention(delay=delay)
-        super().__init__({"short": short, "long": long})
+        between = training_delay or default_delays(window, delay)
+        long = attention(delay=delay, training_delay=between, delay_draw=delay_draw)
+        check_reach(window, delay, between, delay_draw)
+        super().__init__({"short": attention(sliding_window=window), "long": long})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from fourfold.layers.associative_memory import TRAINING_DELAY, AssociativeMemory
+from fourfold.layers.associative_memory import AssociativeMemory
+from fourfold.layers.reach import default_delays
 from fourfold.layers.side_by_side import SideBySide
 
 
@@ -22,9 +23,9 @@ class Mosaic(SideBySide):
         head_dim: Dh.
         window: h.
         delay: m outside of training.
-        training_delay: least and greatest m while training.
-        delay_draw: "step" draws one m for a layer's call, "sequence" one for each sequence in it;
-            the paper does not say.
+        training_delay: least and greatest m while training; None for those of ``default_delays``.
+        shared_gates: one g and one λ for all heads of a memory.
+        delay_draw: how often m is drawn, which the paper does not say: see ``draw_delays``.
 
     Source: seed 003; arXiv 2507.03285.
     """
@@ -37,13 +38,19 @@ class Mosaic(SideBySide):
         head_dim: int,
         window: int = 256,
         delay: int = 64,
-        training_delay: Sequence[int] = TRAINING_DELAY,
-        delay_draw: str = "step",
+        training_delay: Sequence[int] | None = None,
+        delay_draw: str = "call",
+        shared_gates: bool = False,
     ) -> None:
         memory = partial(
-            AssociativeMemory, hidden_size=hidden_size, num_heads=num_heads, head_dim=head_dim
+            AssociativeMemory,
+            hidden_size=hidden_size,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            shared_gates=shared_gates,
         )
-        long = memory(delay=delay, training_delay=training_delay, delay_draw=delay_draw)
+        between = training_delay or default_delays(window, delay)
+        long = memory(delay=delay, training_delay=between, delay_draw=delay_draw)
         super().__init__({"short": memory(window=window), "long": long})
 
 

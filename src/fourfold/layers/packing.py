@@ -6,8 +6,13 @@ one row, and ``cu_seqlens`` (B + 1,) holds where each row starts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
 import torch
 from torch import Tensor
+
+from fourfold.layers.state import State, joined
 
 
 def offsets_of(mask: Tensor) -> Tensor:
@@ -21,6 +26,50 @@ def mask_of(cu_seqlens: Tensor) -> Tensor:
     lengths = cu_seqlens.diff()
     longest = int(lengths.max()) if lengths.numel() else 0
     return torch.arange(longest, device=cu_seqlens.device) < lengths[:, None]
+
+
+def groups_of(lengths: Sequence[int]) -> list[list[int]]:
+    """Sequences of like length together, by their numbers: the longest of a group is at most twice
+    as long as its shortest, so that rows of the longest take at most twice the tokens.
+    """
+    groups: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        if not groups or lengths[groups[-1][0]] > 2 * lengths[number]:
+            groups.append([])
+        groups[-1].append(number)
+    return groups
+
+
+def in_groups(
+    x: Tensor,
+    cu_seqlens: Tensor,
+    read: Callable[[Tensor, Tensor, list[int]], tuple[Tensor, State]],
+) -> tuple[Tensor, State]:
+    """Packed sequences read group by group, so that a long one does not lengthen all rows.
+
+    Args:
+        x: (1, tokens, ·).
+        cu_seqlens: (N + 1,).
+        read: called with packed sequences, their offsets and their numbers, for y and their state.
+    """
+    lengths = cu_seqlens.diff().tolist()
+    groups = groups_of(lengths)
+    if len(groups) < 2:
+        return read(x, cu_seqlens, list(range(len(lengths))))
+    sequences = x.split(lengths, 1)
+    outputs: dict[int, Tensor] = {}
+    states = []
+    for group in groups:
+        offsets = torch.tensor([0, *accumulate(lengths[number] for number in group)])
+        y, state = read(
+            torch.cat([sequences[number] for number in group], 1),
+            offsets.to(cu_seqlens),
+            group,
+        )
+        outputs.update(zip(group, y.split([lengths[number] for number in group], 1), strict=True))
+        states.append(state)
+    numbers = [number for group in groups for number in group]
+    return torch.cat([outputs[number] for number in sorted(numbers)], 1), joined(states, numbers)
 
 
 def pack(x: Tensor, mask: Tensor) -> Tensor:

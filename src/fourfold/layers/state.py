@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fourfold.ops.associative_read import NOWHERE
+from fourfold.ops.reach import NOWHERE
 
 State = TypeVar("State", bound="LayerState")
 
@@ -69,6 +70,32 @@ class LayerState:
     def numbers(self) -> int:
         """How many numbers all tensors hold together."""
         return sum(x.numel() for x in self.named_tensors().values())
+
+
+def joined(states: Sequence[State], numbers: Sequence[int]) -> State:
+    """States of one kind as one; ``numbers`` says which of its sequences each is, all in a row.
+
+    Where some hold more pairs than others, the others get slots that hold nothing.
+    """
+    named = [state.named_tensors() for state in states]
+    order = torch.tensor(numbers).argsort()
+    return (
+        states[0]
+        .with_tensors({name: _stacked([own[name] for own in named], name) for name in named[0]})
+        .select(order)
+    )
+
+
+def _stacked(tensors: list[Tensor], name: str) -> Tensor:
+    sizes = [max(x.shape[dim] for x in tensors) for dim in range(1, tensors[0].ndim)]
+    nothing = NOWHERE if name.endswith("positions") else 0
+
+    def filled(x: Tensor) -> Tensor:
+        missing = [size - own for size, own in zip(sizes, x.shape[1:], strict=True)]
+        pads = [part for more in reversed(missing) for part in (0, more)]
+        return F.pad(x, pads, value=nothing) if any(missing) else x
+
+    return torch.cat([filled(x) for x in tensors])
 
 
 @dataclass(frozen=True)

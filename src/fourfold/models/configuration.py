@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from transformers import PreTrainedConfig
 
-from fourfold.layers.associative_memory import TRAINING_DELAY, check_reach
 from fourfold.layers.decay import DECAY_INITS, check_decay_times
+from fourfold.layers.reach import check_reach
 from fourfold.models.registry import BUILT_IN, LAYER_TYPES, TO_REGISTER
 from fourfold.models.tokenizer import BOS, EOS, PAD
 
@@ -72,10 +71,13 @@ class FourfoldConfig(PreTrainedConfig):
         sliding_window: tokens that attention sees; None for all.
         mosaic_window: h, tokens that the short reach of "mosaic" and "attention_long_short" goes
             back.
-        mosaic_delay: m, how far back their long reach begins; of "mosaic" outside of training.
-        mosaic_training_delay: least and greatest m that "mosaic" draws while training; None for 64
-            and 256, as published.
-        mosaic_delay_draw: whether m is drawn for a layer's call, "step", or for each "sequence".
+        mosaic_delay: m, how far back their long reach begins outside of training.
+        mosaic_training_delay: least and greatest m that they draw while training; None for m and h,
+            as published.
+        mosaic_delay_draw: whether m is drawn for each "call" of a layer, so that the layers of one
+            step see several, or for each "sequence".
+        mosaic_shared_gates: one gate and one decay for all heads of a memory of "mosaic"; False
+            gives each head its own, and so its own time scale.
         layer_options: of memories that were registered, by name: what ``options_of`` gives them.
         rms_norm_eps: epsilon of all norms.
         initializer_range: standard deviation of weights at the start.
@@ -117,7 +119,8 @@ class FourfoldConfig(PreTrainedConfig):
     mosaic_window: int = 256
     mosaic_delay: int = 64
     mosaic_training_delay: list[int] | None = None
-    mosaic_delay_draw: str = "step"
+    mosaic_delay_draw: str = "call"
+    mosaic_shared_gates: bool = False
     layer_options: dict[str, dict[str, object]] | None = None
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
@@ -158,11 +161,6 @@ class FourfoldConfig(PreTrainedConfig):
     def key_view_dim(self) -> int:
         """Dk, the columns of those that hold ATPM's key view."""
         return self.value_dim // 4 if self.atpm_key_dim is None else self.atpm_key_dim
-
-    @property
-    def long_delays(self) -> Sequence[int]:
-        """Least and greatest delay that "mosaic" draws while training."""
-        return TRAINING_DELAY if self.mosaic_training_delay is None else self.mosaic_training_delay
 
     def options_of(self, layer_type: str) -> dict[str, Any]:
         """What ``layer_options`` says of a memory; a copy."""
@@ -250,7 +248,7 @@ class FourfoldConfig(PreTrainedConfig):
         check_reach(
             self.mosaic_window,
             self.mosaic_delay,
-            self.long_delays,
+            self.mosaic_training_delay,
             self.mosaic_delay_draw,
             prefix="mosaic_",
         )

@@ -83,12 +83,11 @@ def _attending(config: FourfoldConfig) -> dict[str, Any]:
     )
 
 
-def _mosaic(config: FourfoldConfig) -> Mosaic:
-    return Mosaic(
-        **heads_of(config),
+def _divided(config: FourfoldConfig) -> dict[str, Any]:
+    return dict(
         window=config.mosaic_window,
         delay=config.mosaic_delay,
-        training_delay=config.long_delays,
+        training_delay=config.mosaic_training_delay,
         delay_draw=config.mosaic_delay_draw,
     )
 
@@ -103,10 +102,12 @@ LAYER_TYPES: dict[str, Build] = {
         **_attending(config), sliding_window=config.sliding_window
     ),
     "lstm": lambda config: LSTM(hidden_size=config.hidden_size),
-    "mosaic": _mosaic,
+    "mosaic": lambda config: Mosaic(
+        **heads_of(config), **_divided(config), shared_gates=config.mosaic_shared_gates
+    ),
     "mosaic_v1": lambda config: MosaicV1(**heads_of(config)),
     "attention_long_short": lambda config: LongShortAttention(
-        **_attending(config), window=config.mosaic_window, delay=config.mosaic_delay
+        **_attending(config), **_divided(config)
     ),
 }
 

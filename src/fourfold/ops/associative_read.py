@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from fourfold.ops.checks import Shapes
 from fourfold.ops.precision import compute_dtype
+from fourfold.ops.reach import Reach, read_in_reach, read_visible
 
 FORMS = ("auto", "sequential", "fast")
-NOWHERE = -1
-"""The place of a slot that holds nothing."""
-
-SCORES = 1 << 20
-"""Questions times pairs, of all rows, that are looked at together where places are given."""
 
 
 def associative_read(
@@ -90,38 +83,19 @@ def associative_read(
         count = torch.arange(length, device=k.device).expand(rows, -1)
         held = count if held is None else held
         positions = count[:, length - tokens :] if positions is None else positions
-        reach = _Reach(window, delay)
+        reach = Reach(window, delay)
         if form == "sequential":
             return _one_by_one(asked, k, v, reach.visible(positions, held), sharpness)
-        return _read_in_blocks(asked, k, v, positions, held, reach, sharpness)
+        asked, k, v = (x.transpose(1, 2) for x in (asked, k, v))
+        y = read_in_reach(
+            asked, k, v, positions, held, reach, scale=1.0, sharpen=sharpness.sharpened
+        )
+        return y.transpose(1, 2)
     if length <= delay:
         return torch.zeros_like(v)  # nothing is in reach of anything
     if window is None:
         return _read_long(k, v, delay, sharpness)
     return _read_short(k, v, window, delay, sharpness)
-
-
-class _Reach(NamedTuple):
-    """Which pairs a question may read."""
-
-    window: int | None
-    delay: int
-
-    def visible(self, positions: Tensor, held: Tensor) -> Tensor:
-        """(B, T, L), of questions at positions (B, T) and pairs held at (B, L)."""
-        return self._between(held[:, None], positions[..., None], positions[..., None])
-
-    def of_any(self, positions: Tensor, held: Tensor) -> slice:
-        """The slots between the first and the last that any question may read."""
-        asking = positions != NOWHERE
-        first = positions.masked_fill(~asking, torch.iinfo(torch.long).max).amin(1, keepdim=True)
-        last = positions.amax(1, keepdim=True)
-        slots = self._between(held, first, last).any(0).nonzero().flatten()
-        return slice(int(slots[0]), int(slots[-1]) + 1) if len(slots) else slice(0, 0)
-
-    def _between(self, held: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        within = (held != NOWHERE) & (held <= last - self.delay)
-        return within if self.window is None else within & (held > first - self.window)
 
 
 class _Sharpness:
@@ -138,8 +112,8 @@ class _Sharpness:
         return beta1 * count.clamp(min=1).to(self.dtype)[..., None] ** exponent + beta0
 
     def sharpened(self, q: Tensor, count: Tensor) -> Tensor:
-        """β(n) q: q (B, T, H, D) with counts (B, T) or (T,)."""
-        return (self(count)[..., None] * q).to(q.dtype)
+        """β(n) q: q (B, H, T, D) with counts (B, T) or (T,)."""
+        return (self(count).transpose(-1, -2)[..., None] * q).to(q.dtype)
 
 
 def _one_by_one(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, sharpness: _Sharpness) -> Tensor:
@@ -155,58 +129,13 @@ def _one_by_one(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, sharpness: _Sh
     return torch.stack(rows) if rows else v
 
 
-def _read(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, sharpness: _Sharpness) -> Tensor:
-    """visible: (B, T, L), or (1, T, L) for all rows."""
-    count = visible.sum(-1)
-    some = count > 0
-    if not k.shape[1]:
-        return v.new_zeros(*q.shape[:3], v.shape[-1])
-    # A row that sees nothing would be NaN, in gradients too: it sees all, and is left out.
-    mask = visible | ~some[..., None]
-    y = F.scaled_dot_product_attention(
-        sharpness.sharpened(q, count).transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),
-        attn_mask=mask[:, None],
-        scale=1.0,
-    )
-    return torch.where(some[..., None, None], y.transpose(1, 2), 0)
-
-
-def _read_in_blocks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    held: Tensor,
-    reach: _Reach,
-    sharpness: _Sharpness,
-) -> Tensor:
-    """So many questions at a time that their scores stay within bounds, with the pairs in reach."""
-    block = max(1, SCORES // max(1, held.numel()))
-    if q.shape[1] <= block:
-        return _read(q, k, v, reach.visible(positions, held), sharpness)
-    parts = []
-    for asked, places in zip(q.split(block, 1), positions.split(block, 1), strict=True):
-        slots = reach.of_any(places, held)
-
-        def read(asked: Tensor, k: Tensor, v: Tensor, places: Tensor, held: Tensor) -> Tensor:
-            return _read(asked, k, v, reach.visible(places, held), sharpness)
-
-        part = (asked, k[:, slots], v[:, slots], places, held[:, slots])
-        # Else each block would keep its mask and its weights until the gradient.
-        again = torch.is_grad_enabled()
-        parts.append(checkpoint(read, *part, use_reentrant=False) if again else read(*part))
-    return torch.cat(parts, 1)
-
-
 def _read_long(k: Tensor, v: Tensor, delay: int, sharpness: _Sharpness) -> Tensor:
     """All pairs up to t − delay: plain causal attention, once questions and pairs are shifted."""
     reading = k.shape[1] - delay
     empty = v.new_zeros(v.shape[0], delay, *v.shape[2:])
     count = torch.arange(1, reading + 1, device=k.device)
     y = F.scaled_dot_product_attention(
-        sharpness.sharpened(k[:, delay:], count).transpose(1, 2),
+        sharpness.sharpened(k[:, delay:].transpose(1, 2), count),
         k[:, :reading].transpose(1, 2),
         v[:, :reading].transpose(1, 2),
         is_causal=True,
@@ -222,9 +151,9 @@ def _read_short(k: Tensor, v: Tensor, window: int, delay: int, sharpness: _Sharp
     blocks = -(-tokens // block)
 
     def beside(x: Tensor) -> Tensor:
-        """(B · blocks, 2 block, H, ·): the block before, and the block itself."""
+        """(B · blocks, H, 2 block, ·): the block before, and the block itself."""
         x = F.pad(x, (0, 0, 0, 0, block, blocks * block - tokens))
-        return x.unfold(1, 2 * block, block).permute(0, 1, 4, 2, 3).flatten(0, 1)
+        return x.unfold(1, 2 * block, block).flatten(0, 1).transpose(-1, -2)
 
     keys, values = beside(k), beside(v)
     own = torch.arange(block, 2 * block, device=k.device)
@@ -233,5 +162,7 @@ def _read_short(k: Tensor, v: Tensor, window: int, delay: int, sharpness: _Sharp
     # The block before the first holds nothing.
     there = torch.arange(blocks, device=k.device)[:, None] * block + near - block >= 0
     visible = (inside & there[:, None]).repeat(rows, 1, 1)
-    y = _read(keys[:, block:], keys, values, visible, sharpness)
-    return y.reshape(rows, blocks * block, heads, -1)[:, :tokens]
+    y = read_visible(
+        keys[:, :, block:], keys, values, visible, scale=1.0, sharpen=sharpness.sharpened
+    )
+    return y.transpose(1, 2).reshape(rows, blocks * block, heads, -1)[:, :tokens]
