@@ -28,7 +28,10 @@ KINDS = {
     ),
     "mosaic_v1": dict(layer_types=["mosaic_v1"] * 2),
     "attention_long_short": dict(
-        layer_types=["attention_long_short"] * 2, mosaic_window=5, mosaic_delay=3
+        layer_types=["attention_long_short"] * 2,
+        mosaic_window=5,
+        mosaic_delay=3,
+        mosaic_training_delay=[3, 3],
     ),
     "hybrid of all": dict(
         layer_types=["comba", "lstm", "gated_deltanet", "attention", "linear_attention", "deltanet"]
