@@ -21,7 +21,7 @@ from fourfold.files import write_atomically
 def provenance() -> dict[str, Any]:
     """Command, commit, versions, machine and time of the run that asks."""
     return {
-        "command": ["fourfold", *sys.argv[1:]],
+        "command": [*_program(), *sys.argv[1:]],
         "commit": _commit(),
         "versions": {
             "python": platform.python_version(),
@@ -73,6 +73,13 @@ def refuse_other(path: Path, differences: Iterable[str]) -> None:
             f"{path} is of other settings (different: {changed}) and is left as it is; give "
             "another output folder, or remove this one."
         )
+
+
+def _program() -> list[str]:
+    """What was called: fourfold, or a script."""
+    called = Path(sys.argv[0])
+    script = called.suffix == ".py" and called.name != "__main__.py"
+    return ["python", sys.argv[0]] if script else ["fourfold"]
 
 
 def _commit() -> str | None:

@@ -217,7 +217,10 @@ def test_the_large_memory_mosaic_and_its_rival_are_of_the_published_size(layer, 
     """Seed 003, section 3.1: billions of parameters, and of FLOPs a token at a length of 256."""
     recipe = read_recipe(RECIPES / "mosaic-large.yaml", (f"model.layer={layer}",))
     plan = make_plan(recipe, LLAMA_3, context=256)
-    assert sum(plan.parameters.values()) == pytest.approx(parameters, rel=0.005)
+    total = sum(plan.parameters.values())
+    assert total == pytest.approx(parameters, rel=0.005)
+    if layer == "mosaic":  # and of what is left when the long memory is switched off
+        assert total - plan.parameters["memory, mosaic, long"] == pytest.approx(8.3e9, rel=0.005)
     assert sum(plan.forward_flops.values()) == pytest.approx(flops, rel=0.003)
 
 
@@ -234,6 +237,7 @@ def test_a_plan_needs_no_tokenizer_if_told_its_size():
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "9,926,096,896" in done.output
+    assert "memory, mosaic, long" in done.output
     refused = CliRunner().invoke(app, [*arguments, "--measure"])
     assert refused.exit_code == 1
     assert "needs the tokenizer itself" in refused.output

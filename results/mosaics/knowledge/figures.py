@@ -26,6 +26,9 @@ from fourfold.settings import read_mapping, validated
 
 Result = dict[str, Any]
 
+NEARLY = 0.9
+"""Of what is gained by the last step."""
+
 
 class Measures:
     """What was measured, by task and model: one result a seed."""
@@ -116,22 +119,43 @@ def lengths(measures: Measures, figure: Figure) -> None:
     )
 
 
-def adapting(measures: Measures, figure: Figure) -> None:
-    axes = figure.subplots()
-    steps: set[int] = set()
-    for name, results in measures.of("documents"):
-        for result in results:
-            points = {
-                point["steps"]: [100 * exact(point)] for point in result.get("adaptation", [])
-            }
-            steps |= set(points)
-            draw(axes, measures.styles[name], points, name, silent=False)
-    finish(
-        axes,
-        "8 times as many documents, while training goes on there",
-        "steps",
-        sorted(steps or {0}),
+def adapted(results: list[Result], share: float) -> dict[int, list[float]]:
+    """Steps at the greatest length to the exact match of all seeds, in percent."""
+    found: dict[int, list[float]] = {}
+    for result in results:
+        for going in result["adaptation"]:
+            if going["share"] == share:
+                for point in going["points"]:
+                    found.setdefault(point["steps"], []).append(100 * exact(point))
+    return found
+
+
+def shares(measures: Measures) -> list[float]:
+    """Of the rate of training, at which training went on."""
+    return sorted(
+        {
+            going["share"]
+            for _, results in measures.of("documents")
+            for result in results
+            for going in result["adaptation"]
+        }
     )
+
+
+def adapting(measures: Measures, figure: Figure) -> None:
+    found = shares(measures)
+    for axes, share in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
+        ticks: set[int] = set()
+        for name, results in measures.of("documents"):
+            points = adapted(results, share)
+            ticks |= set(points)
+            draw(axes, measures.styles[name], points, name, silent=False)
+        finish(
+            axes,
+            f"8 times as many documents, at {share:g} of the rate",
+            "further steps there",
+            sorted(ticks),
+        )
 
 
 def shots(measures: Measures, figure: Figure) -> None:
@@ -145,7 +169,7 @@ def shots(measures: Measures, figure: Figure) -> None:
         finish(axes, f"Labels of {labels} classes", "shots a class", sorted(ticks or {1}))
 
 
-FIGURES = {"lengths": (lengths, 6.4), "adapting": (adapting, 6.4), "shots": (shots, 9.6)}
+FIGURES = {"lengths": (lengths, 6.4), "adapting": (adapting, 9.6), "shots": (shots, 9.6)}
 
 
 def by_column(measures: Measures, task: str, key: str, columns: tuple[int, ...], **only) -> str:
@@ -176,14 +200,26 @@ def books(measures: Measures) -> str:
     return markdown_table(["", "told", "known"], rows)
 
 
-def adapted(measures: Measures) -> str:
-    rows, header = [], [""]
+def by_steps(measures: Measures, share: float) -> str:
+    rows: list[list[str]] = []
+    header = [""]
     for name, results in measures.of("documents"):
-        for result in results:
-            if points := result.get("adaptation"):
-                header = ["steps", *(str(point["steps"]) for point in points)]
-                rows.append([name, *(f"{100 * exact(point):.1f}" for point in points)])
+        points = adapted(results, share)
+        header = ["steps", *map(str, points), f"steps to {100 * NEARLY:.0f} % of the gain"]
+        rows.append([name, *(spread(each) for each in points.values()), nearly(points)])
     return markdown_table(header, rows)
+
+
+def nearly(points: dict[int, list[float]]) -> str:
+    """The first step at which each seed has most of what it gains by the last one."""
+    needed = []
+    for curve in zip(*points.values(), strict=True):
+        first, last = curve[0], curve[-1]
+        if last <= first:
+            return "–"
+        enough = first + NEARLY * (last - first)
+        needed.append(next(s for s, each in zip(points, curve, strict=True) if each >= enough))
+    return ", ".join(map(str, sorted(needed)))
 
 
 def main(folder: Path) -> None:
@@ -191,16 +227,20 @@ def main(folder: Path) -> None:
     (folder / "figures").mkdir(exist_ok=True)
     for name, (drawing, width) in FIGURES.items():
         with rc_context(LOOKS):
-            figure = Figure(figsize=(width, 4.2), layout="constrained")
+            figure = Figure(figsize=(width, 5.2), layout="constrained")
             drawing(measures, figure)
             handles, labels = figure.axes[0].get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+            figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
             figure.savefig(folder / "figures" / f"{name}.png", dpi=150)
     parts = {
         "documents, exact match by times the length of training": by_column(
             measures, "documents", "times", (1, 2, 4, 8)
         ),
-        "documents at 8 times the length, by steps of further training there": adapted(measures),
+        **{
+            f"documents at 8 times the length, by steps of further training there at {share:g} of "
+            "the rate": by_steps(measures, share)
+            for share in shares(measures)
+        },
         "closed_book, by what is asked": books(measures),
         "label_map, known classes, by shots": by_column(
             measures, "label_map", "shots", (1, 2, 4, 8, 16, 32), labels="known"

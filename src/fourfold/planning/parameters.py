@@ -19,15 +19,17 @@ def without_memory(config: FourfoldConfig) -> FourfoldForCausalLM:
 def parameters_by_part(model: FourfoldForCausalLM) -> dict[str, int]:
     """Parameters of each part of the model, each counted once; they add up to all.
 
+    Memories that stand side by side in one layer are parts of their own, the long and the short one
+    of Memory Mosaics for instance.
     The norm inside a memory layer is counted with the layer. An output map that is the embedding
     counts 0.
     """
     kinds = model.config.layer_types
-    layers = [f"memory, {kind}" for kind in dict.fromkeys(kinds)]
-    parts = dict.fromkeys(["embedding", *layers, "feed-forward", "norms", "output"], 0)
+    found: Counter[str] = Counter()
     for name, parameter in model.named_parameters():  # a shared one comes once
-        parts[_part(name.split("."), kinds)] += parameter.numel()
-    return parts
+        found[_part(name.split("."), kinds)] += parameter.numel()
+    layers = [part for part in found if part.startswith("memory")]
+    return {part: found[part] for part in ("embedding", *layers, "feed-forward", "norms", "output")}
 
 
 def described(layer_types: Sequence[str]) -> str:
@@ -42,7 +44,8 @@ def _part(path: Sequence[str], kinds: Sequence[str]) -> str:
     if path[1] == "embed_tokens":
         return "embedding"
     if path[1] == "layers" and path[3] == "memory":
-        return f"memory, {kinds[int(path[2])]}"
+        side_by_side = f", {path[5]}" if path[4] == "memories" else ""
+        return f"memory, {kinds[int(path[2])]}{side_by_side}"
     if path[1] == "layers" and path[3] == "feed_forward":
         return "feed-forward"
     return "norms"

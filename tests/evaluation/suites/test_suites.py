@@ -198,6 +198,14 @@ def test_shots_tell_the_names_real_or_not(monkeypatch, texts):
             }
 
 
+def test_both_kinds_of_names_stand_at_the_same_shots(monkeypatch, texts):
+    suite = make_suite("icl", texts, ["shots=[1, 4]", "orders=2", "examples=3"])
+    _, read = run(monkeypatch, suite, named)
+    unnamed = [re.sub(r"Label: \w+", "Label:", text) for text in read]
+    real, anonymous = unnamed[: len(read) // 2], unnamed[len(read) // 2 :]
+    assert real == anonymous
+
+
 def test_anonymous_names_are_given_out_anew_in_every_order(monkeypatch, texts):
     suite = make_suite("icl", texts, ["shots=[1]", "orders=8", "examples=1", "labels=[anonymous]"])
     _, read = run(monkeypatch, suite, named)
@@ -213,7 +221,7 @@ def test_a_suite_draws_the_same_for_any_model_and_another_with_another_seed(
     monkeypatch, name, questions, texts
 ):
     data = texts if name == "icl" else questions
-    changes = ["examples=5", *(["length=400"] if name == "new-knowledge" else [])]
+    changes = ["examples=5", *(["length=400", "times=[1, 2]"] if name == "new-knowledge" else [])]
     read = [
         run(monkeypatch, make_suite(name, data, [*changes, f"seed={seed}"]), str, model)[1]
         for seed, model in ((0, small("atpm")), (0, llama()), (1, llama()))
@@ -243,6 +251,11 @@ def test_real_models_give_rows_that_json_holds(name, layer, questions, texts):
         ("knowledge", ["disable=[far]"], None),
         ("new-knowledge", ["disable=[long]"], "disable takes names .* none in this model"),
         ("new-knowledge", ["length=50"], "no question of .* fits into 50 tokens"),
+        (
+            "new-knowledge",
+            ["length=400", "times=[8]"],
+            "times must ask for no more tokens than there are to read; of 3200",
+        ),
         ("new-knowledge", ["kind=needle"], "Input should be 'documents' or 'needles'"),
         ("new-knowledge", ["kind=needles", "length=90000"], "no more text than the"),
     ],

@@ -25,7 +25,8 @@ class InContextSuite(Suite):
     the classes, and with names that say nothing, class_00 and so on, given out at random.
 
     A text is named by the likeliest of all names, each with the end of its line. Every order draws
-    shots, places and anonymous names anew; the texts to be named are the same throughout.
+    shots, places and anonymous names anew, the same shots and places for both kinds of names; the
+    texts to be named are the same throughout.
 
     Source: seed 003, section 3.4 (Banking77 and GoEmotions among others).
 
@@ -55,9 +56,10 @@ class InContextSuite(Suite):
             for count in self.shots:
                 right, tokens = [], []
                 for order in range(self.orders):
-                    random = Random(f"icl {labels} {count} {order} {self.seed}")
-                    names = _names(random, list(shots), labels)
-                    read = words.tokens(_written(random, shots, names, count))
+                    # Of which names are given, no shot and no place depends.
+                    what = f"{count} {order} {self.seed}"
+                    names = _names(Random(f"icl names {what}"), list(shots), labels)
+                    read = words.tokens(_written(Random(f"icl {what}"), shots, names, count))
                     with asking(model, self.disable):
                         right.append(_named(model, words, read, tests, names))
                     tokens.append(len(read))

@@ -111,6 +111,11 @@ class NewKnowledgeSuite(Suite):
                 if fits and not any(within(said, answer) for answer in asked.answers):
                     chosen.append(passage)
                     room -= len(encoded[passage])
+            if room >= max(map(len, encoded.values())):  # what was left out holds the answer
+                raise ValueError(
+                    f"times must ask for no more tokens than there are to read; of {length}, "
+                    f"{self.data} has only {length - room} for a question."
+                )
             random.shuffle(chosen)
             read = [token for passage in chosen for token in encoded[passage]]
             return Prompt(read, questions[asked], asked.answers)

@@ -8,9 +8,9 @@ from typing import Any
 from fourfold.grid import Grid
 
 # Found by search: apart from each other to eyes of any kind, and dark enough for thin lines.
-LEADERS = ("#0b6e6e", "#c4622d", "#8080c0", "#400040")
+LEADERS = ("#0b6e6e", "#c4622d", "#8080c0", "#400040", "#a89c00", "#d0206a")
 FOLLOWERS = ("#a040e0", "#600000", "#2000e0", "#606040", "#400080")
-MARKERS = "osD^"
+MARKERS = "osD^vP"
 FOLLOWER_MARKERS = "vPX<>"
 DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 
@@ -47,7 +47,7 @@ def line_styles(grid: Grid) -> dict[str, LineStyle]:
     for name, entry in grid.models.items():
         if entry.rate_of is None:
             colour, marker = LEADERS[leaders % len(LEADERS)], MARKERS[leaders % len(MARKERS)]
-            # A fifth leader has the first one's colour and marker, on another line.
+            # A seventh leader has the first one's colour and marker, on another line.
             dash = "-" if leaders < len(LEADERS) else DASHES[leaders % len(DASHES)]
             styles[name] = LineStyle(colour, marker, dash, 1.8)
             leaders += 1
