@@ -40,6 +40,8 @@ from fourfold.tasks.batch import pack
 from fourfold.training import FitOptions, Step, fit
 
 EXAMPLES = 200
+"""Of each condition."""
+
 TIMES = (1, 2, 4, 8)
 SHOTS = (1, 2, 4, 8, 16, 32)
 ADAPTED = (1, 2, 4, 8, 16, 32, 64)
@@ -56,9 +58,9 @@ def at_load(grid: Grid, name: str, load: int, **fields: Any) -> Task:
     return make_task(name, {**grid.tasks[name], "loads": loads, **fields})
 
 
-def asked(model: FourfoldForCausalLM, task: Task, count: int = EXAMPLES) -> dict[str, Any]:
+def asked(model: FourfoldForCausalLM, task: Task) -> dict[str, Any]:
     """Scores on test examples of a task."""
-    examples = Source(task).examples("iid", 0, count)
+    examples = Source(task).examples("iid", 0, EXAMPLES)
     return summarise(examples, decode(model, examples, batch_size=16))
 
 
@@ -104,7 +106,7 @@ def adaptation(
     trained = grid.built_tasks["documents"].loads.iid[1]
     task = at_load(grid, "documents", TIMES[-1] * trained)
     source, size = Source(task, cell.seed), grid.training.batch_size
-    points = [{"steps": 0, **asked(model, task, EXAMPLES // 2)}]
+    points = [{"steps": 0, **asked(model, task)}]
 
     def next_loss(step: int):
         batch = pack(source.examples("train", (step - 1) * size, step * size))
@@ -113,7 +115,7 @@ def adaptation(
 
     def measure(step: Step) -> None:
         if step.step in ADAPTED:
-            points.append({"steps": step.step, **asked(model, task, EXAMPLES // 2)})
+            points.append({"steps": step.step, **asked(model, task)})
 
     options = FitOptions(ADAPTED[-1], share * cell.rate, warmup_steps=0, final_share=1.0)
     fit(model, next_loss, options, measure)
