@@ -3,9 +3,10 @@
     python results/language/session.py MODEL runs/language/books/validation OUT.json
 
 For each pair of chapters that follow each other in a book, three sessions are asked for the loss
-of the beginning of the second: one that read the first, one that read as much of another book, one
-that read nothing. The sessions that read are saved, and the asking is done in another process,
-which has only their files.
+of the beginning of the second: one that read the end of the first, one that read as much of another
+book, one that read nothing. The sessions that read are saved, and the asking is done in another
+process, which has only their files. Collections of stories, whose parts do not go on from each
+other, are left out.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def pairs_of(books: Path, tokenizer) -> list[dict]:
     """Beginnings of chapters, what came before them, and as much from another book."""
     found, before = [], {}
     for path in sorted(books.glob("*.txt")):
+        if "Stories" in path.stem:
+            continue
         tokens = [tokenizer.encode(part) for part in chapters(path.read_text(encoding="utf-8"))]
         long = [
             (read[-READ:], asked[:ASKED])
@@ -110,8 +113,7 @@ def main(model: Path, books: Path, out: Path) -> None:
         command = [sys.executable, __file__, "--ask", str(model), folder]
         asked = subprocess.run(command, check=True, capture_output=True, text=True)
     result = json.loads(asked.stdout)
-    command = ["python", *sys.argv]
-    write_result(out, {**result, **provenance(), "command": command})
+    write_result(out, result | provenance())
     low, high = result["gain_interval"]
     print(
         f"{model}: {result['gain']:.4f} nats a token less ({low:.4f} to {high:.4f}) after the "

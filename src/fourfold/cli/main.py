@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,6 +49,7 @@ def memories(
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a saved model and its tokenizer.")]
 SessionFile = Annotated[Path | None, typer.Option("--session", help="Session file.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")]
 DataPath = Annotated[
     Path | None,
     typer.Option(
@@ -146,17 +147,24 @@ def generate(
     prompt: Annotated[str, typer.Option(help="Text to read first.")] = "",
     session: SessionFile = None,
     max_new_tokens: Annotated[int, typer.Option(min=0)] = 64,
+    temperature: Temperature = 0.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at a temperature above 0.")] = 0,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print token numbers.")] = False,
 ) -> None:
-    """Print the likeliest continuation, from a prompt, a session, or both; changes no file."""
+    """Print a continuation, from a prompt, a session, or both; changes no file."""
+    import torch
+
     from fourfold.cli.models import open_session
 
     opened = open_session(model, session)
+    options: dict[str, Any] = {"max_new_tokens": max_new_tokens}
+    if temperature:
+        drawn = torch.Generator().manual_seed(seed)
+        options |= {"do_sample": True, "temperature": temperature, "generator": drawn}
     if tokens:
-        new = opened.generate_tokens(prompt, max_new_tokens=max_new_tokens)
-        typer.echo(" ".join(map(str, new)))
+        typer.echo(" ".join(map(str, opened.generate_tokens(prompt, **options))))
         return
-    for piece in opened.stream(prompt, max_new_tokens=max_new_tokens):
+    for piece in opened.stream(prompt, **options):
         typer.echo(piece, nl=False)
     typer.echo()
 
@@ -167,7 +175,7 @@ def chat(
     model: ModelFolder,
     session: SessionFile = None,
     max_new_tokens: Annotated[int, typer.Option(min=1)] = 120,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.7,
+    temperature: Temperature = 0.7,
 ) -> None:
     """Talk to a model; it remembers, also the next time if a session file is given."""
     from fourfold.cli.chat import run_chat
