@@ -1,10 +1,10 @@
 #!/bin/sh
 # The real data of the three kinds of evaluation, through one model of recipes/5m-cpu.yaml:
 #   sh results/mosaics/language/run.sh mosaic DATA       and attention
-# DATA holds xquad.en.json (github.com/google-deepmind/xquad), banking77_train.csv and banking77_test.csv
-# (github.com/PolyAI-LDN/task-specific-datasets), goemotions_train.tsv, goemotions_test.tsv and
-# goemotions_labels.txt (github.com/google-research/google-research, goemotions). Text and tokenizer are those of
-# results/language/run.sh. A model of this size is near chance on all of it: this shows that the code reads
+# DATA holds xquad.en.json (github.com/google-deepmind/xquad, commit 7d30520c71), banking77_train.csv and
+# banking77_test.csv (PolyAI-LDN/task-specific-datasets, 57ec275d80), goemotions_train.tsv, goemotions_test.tsv and
+# goemotions_labels.txt (google-research/goemotions, by way of monologg/GoEmotions-pytorch, b75f9d3a8b).
+# Text and tokenizer are those of results/language/run.sh. A model of this size is near chance on all of it: this shows that the code reads
 # real data, and at what level; what memories do is measured in results/mosaics/knowledge.
 set -eu
 layer=$1
