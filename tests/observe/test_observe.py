@@ -149,18 +149,6 @@ def by_place_tokens(trace):
     return dict(zip(keys, trace.token.tolist(), strict=True))
 
 
-def test_a_call_with_another_cache_begins_new_sequences_where_that_one_stands():
-    model, ids = model_of("gated_deltanet"), tokens(1, 6)
-    cache = model.new_cache()
-    model(ids, cache=cache)
-    with observe(model) as trace:
-        model(ids, cache=cache)
-        fork = cache.fork()
-        model(ids, cache=fork)
-    assert trace.sequence.tolist() == [0] * 6 + [1] * 6
-    assert trace.position.tolist() == [*range(6, 12), *range(12, 18)]
-
-
 def test_only_the_last_tokens_are_kept_but_all_are_summed_up():
     model, ids = model_of("atpm"), tokens(1, 40)
     with observe(model) as all_of_it:
@@ -206,6 +194,30 @@ def test_a_trace_comes_back_from_its_file_and_as_a_table(tmp_path):
     assert table["rho"][17] == pytest.approx(float(trace.of(0, "rho")[8, 1]))
     assert table["beta"][17] is None
     assert table["beta"][37] == pytest.approx(float(trace.of(1, "beta")[8, 1]))
+
+
+@pytest.mark.parametrize("layer", ["atpm", "comba"])
+def test_what_was_read_is_kept_if_asked_for_and_comes_back_from_a_file(layer, tmp_path):
+    """What goes into the norm behind the operator, of each token and head."""
+    model, ids = model_of(layer, layer), tokens(2, 7)
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, :3] = 0
+    memory = list(model.memories())[1]
+    finish, seen = memory.finish, []
+    memory.finish = lambda y, x: seen.append(y.detach()) or finish(y, x)
+    with observe(model) as without, observe(model, [1], reads=True, last=9) as trace:
+        cache = model.new_cache()
+        model(ids, attention_mask=mask, cache=cache)
+        model(ids[:, :1], cache=cache)
+    wanted = torch.cat([y.flatten(0, 1) for y in seen])
+    assert wanted.shape == (13, 2, memory.columns)
+    assert torch.equal(trace.reads[1], wanted[-9:])
+    torch.testing.assert_close(trace.reads[1].norm(dim=-1), trace.of(1, "read"))
+    assert without.reads == {}
+    trace.save(tmp_path / "trace.safetensors")
+    again = Trace.load(tmp_path / "trace.safetensors")
+    assert list(again.reads) == [1]
+    assert torch.equal(again.reads[1], trace.reads[1])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -270,9 +282,13 @@ def test_what_was_written_can_be_read_until_it_is_overwritten():
         (lambda m: intervene(m, layer=0, head=2, rho=0.0), "head must be from 0 to 1"),
         (lambda m: intervene(m, layer=0), "Give a coordinate to hold: alpha, beta, beta_k"),
         (lambda m: intervene(m, layer=0, rh=0.0), r"got 'rh'. Did you mean 'rho'\?"),
-        (lambda m: intervene(m, layer=2, rho=0.0), "gated_deltanet has the coordinates alpha"),
+        (lambda m: intervene(m, layer=2, rho=0.0), "coordinates of gated_deltanet are alpha"),
         (lambda m: intervene(m, layer=0, lam=1.5), "lam must be from 0 to 1; got 1.5"),
         (lambda m: intervene(m, layer=0, alpha=0.0), "alpha must be above 0 to 1; got 0.0"),
+        (lambda m: intervene(m, layer=0, rho=float("nan")), "rho must be from 0 to 1; got nan"),
+        (lambda m: intervene(m, rho=[0.1, 2.0]), r"rho must be from 0 to 1; got \[0.1, 2.0\]"),
+        (lambda m: intervene(m, rho=[0.1] * 3), r"one for each of 2 heads; got \(3,\)"),
+        (lambda m: intervene(m, erase=0.1, tau=0.1), "atpm and gated_deltanet are .*; got 'tau'"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused_in_a_sentence(act, message):

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fourfold.layers import ATPM, DeltaNet, GatedDeltaNet
 from fourfold.layers.delta_family import DeltaFamilyLayer
-from fourfold.layers.packing import mask_of, unpack
 from fourfold.ops.transport import recall, transport
 
 QUANTITIES = {
@@ -35,9 +34,13 @@ QUANTITIES = {
 """Names of quantities, the paper's symbols and what they are; a layer has some of them."""
 
 
+BLOCK, LEAST = 1024, 8
+"""Tokens that are looked at together, of all sequences, and at the least of each."""
+
+
 @dataclass(frozen=True)
 class Rows:
-    """A call's coordinates of the shared recurrence, a row for each of N sequences.
+    """Coordinates of the shared recurrence at T tokens of each of N sequences.
 
     Attributes:
         q, s, d: (N, T, H, S), the query corrected already.
@@ -59,13 +62,13 @@ class Rows:
     memory: Tensor
 
     def walk(self) -> WalkedRows:
-        """Every token's state, one after another; only norms and readings are kept."""
-        residual, read, norm = [], [], []
+        """Every token's state, one after another; only norms and residuals are kept."""
+        residual, norm = torch.empty_like(self.e), torch.empty_like(self.alpha)
+        memory = self.memory
         for t, (foreseen, memory) in enumerate(self._states()):
-            residual.append(self.e[:, t] - foreseen)
-            read.append(torch.einsum("nhsd,nhs->nhd", memory, self.q[:, t]))
-            norm.append(memory.flatten(-2).norm(dim=-1))
-        return WalkedRows(*(torch.stack(x, 1) for x in (residual, read, norm)))
+            torch.sub(self.e[:, t], foreseen, out=residual[:, t])
+            norm[:, t] = memory.flatten(-2).norm(dim=-1)
+        return WalkedRows(residual, norm, memory)
 
     def readable(self, places: Tensor) -> Tensor:
         """How well what was written at some tokens can be read at every token.
@@ -91,16 +94,18 @@ class Rows:
         return torch.stack(found)
 
     def _states(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """At each token, Ēᵀ s (N, H, D) and the state behind it (N, H, S, D).
+        """At each token, Ēᵀ s (N, H, D) and the state behind it (N, H, S, D), which the next token
+        changes in place: new ones, between what is kept, would leave the heap full of holes.
 
         Behind the end of a shorter row nothing decays and nothing is written.
         """
-        memory = self.memory
+        memory = self.memory.clone(memory_format=torch.contiguous_format)
+        heads = memory.flatten(0, 1)
         for t in range(self.e.shape[1]):
-            memory = self.alpha[:, t, :, None, None] * memory
-            foreseen = torch.einsum("nhsd,nhs->nhd", memory, self.s[:, t])
+            memory *= self.alpha[:, t, :, None, None]
+            foreseen = torch.bmm(self.s[:, t].flatten(0, 1)[:, None], heads).view_as(self.e[:, t])
             change = self.write[:, t] * self.e[:, t] - self.erase[:, t] * foreseen
-            memory = memory + torch.einsum("nhs,nhd->nhsd", self.d[:, t], change)
+            heads.baddbmm_(self.d[:, t].flatten(0, 1)[..., None], change.flatten(0, 1)[:, None])
             yield foreseen, memory
 
 
@@ -110,73 +115,138 @@ class WalkedRows:
 
     Attributes:
         residual: (N, T, H, D), e − Ēᵀ s.
-        read: (N, T, H, D), y.
         norm: (N, T, H), ‖E‖.
+        memory: (N, H, S, D) behind the last token.
     """
 
     residual: Tensor
-    read: Tensor
     norm: Tensor
+    memory: Tensor
 
 
-def rows_of(
-    layer: DeltaFamilyLayer,
-    coordinates: dict[str, Tensor],
-    memory: Tensor | None,
-    cu_seqlens: Tensor | None,
-) -> tuple[Rows, dict[str, Tensor]]:
-    """The rows of a call, and what its coordinates show without any walk, (N, T, H) each."""
-    c = {name: x.detach().to(_exact(x)) for name, x in coordinates.items()}
-    if cu_seqlens is None:
-        mask = torch.ones(c["s"].shape[:2], dtype=torch.bool, device=c["s"].device)
-    else:
-        mask = mask_of(cu_seqlens)
-        c = {name: unpack(x, mask) for name, x in c.items()}
-    shown = {"alpha": c["log_alpha"].exp()}
-    if isinstance(layer, ATPM):
-        d = transport(s=c["s"], b=c["b"], rho=c["rho"])
-        q = recall(q=c["q"], d=d, lam=c["lam"])
-        anchor = d / d.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(d.dtype).tiny)
-        tangent = c["b"] - c["s"] * (c["s"] * c["b"]).sum(-1, keepdim=True)
-        e = torch.cat([c["k"], c["v"]], -1)
-        widths = (c["k"].shape[-1], c["v"].shape[-1])
-        strengths = zip((c["beta_k"], c["beta_v"]), widths, strict=True)
-        write = torch.cat([x[..., None].expand(*x.shape, width) for x, width in strengths], -1)
-        erase = write
-        shown |= {
-            "beta_k": c["beta_k"],
-            "beta_v": c["beta_v"],
-            "rho": c["rho"],
-            "lambda": c["lam"],
-            "tau": tangent.norm(dim=-1),
-            "angle": _degrees(c["s"], d),
-            "recall_before": 1 - (c["q"] * anchor).sum(-1),
-            "recall_after": 1 - (q * anchor).sum(-1),
-        }
-    else:
-        q, d, e = c["q"], c["d"], c["e"]
-        erase, write = c["erase"][..., None], c["write"][..., None]
-        if isinstance(layer, (DeltaNet, GatedDeltaNet)):
-            shown["beta"] = c["write"]
+@dataclass(frozen=True)
+class Call:
+    """What a layer was given in one call, one sequence behind the other.
+
+    Attributes:
+        layer: it.
+        coordinates: (L, H, ·) each, of all tokens.
+        offsets: (N + 1,), where each sequence starts.
+        memory: (N, H, S, D) before it.
+    """
+
+    layer: DeltaFamilyLayer
+    coordinates: dict[str, Tensor]
+    offsets: Tensor
+    memory: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        layer: DeltaFamilyLayer,
+        coordinates: dict[str, Tensor],
+        memory: Tensor | None,
+        cu_seqlens: Tensor | None,
+    ) -> Call:
+        """Of the arguments of ``DeltaFamilyLayer.remember``."""
+        s = coordinates["s"]
+        if cu_seqlens is None:
+            cu_seqlens = torch.arange(len(s) + 1, device=s.device) * s.shape[1]
+        flat = {name: x.detach().flatten(0, 1) for name, x in coordinates.items()}
+        if memory is None:
+            shape = (len(cu_seqlens) - 1, layer.num_heads, layer.address_dim, layer.columns)
+            memory = s.new_zeros(shape, dtype=_exact(s))
+        return cls(layer, flat, cu_seqlens, memory.detach().to(_exact(s)))
+
+    def rows(self) -> Rows:
+        """All tokens, a row for each sequence."""
+        index, mask = self._places(torch.arange(len(self.memory)), 0, self._longest)
+        return self._rows(index, mask, self.memory)[0]
+
+    def measured(self, y: Tensor) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """All quantities of the layer, a block of tokens of every sequence at a time.
+
+        Args:
+            y: (L, H, D), what was read.
+
+        Yields:
+            places (l,) of l tokens among the L, and the quantities there, (l, H) each.
+        """
+        going_on, memory = torch.arange(len(self.memory)), self.memory
+        size = max(LEAST, BLOCK // max(1, len(memory)))
+        for start in range(0, self._longest, size):
+            longer = (self.offsets.diff()[going_on.to(self.offsets.device)] > start).cpu()
+            going_on, memory = going_on[longer], memory[longer.to(memory.device)]
+            index, mask = self._places(going_on, start, min(start + size, self._longest))
+            rows, found = self._rows(index, mask, memory)
+            walked = rows.walk()
+            memory = walked.memory
+            if isinstance(self.layer, ATPM):
+                views = walked.residual.split(
+                    [self.layer.streams["k"], self.layer.streams["v"]], -1
+                )
+                found["residual_k"], found["residual_v"] = (view.norm(dim=-1) for view in views)
+            else:
+                found["residual"] = walked.residual.norm(dim=-1)
+            found["state_norm"] = walked.norm
+            places = index[mask]
+            kept = {name: values[mask] for name, values in found.items()}
+            kept["read"] = y[places].to(_exact(y)).norm(dim=-1)
+            yield places, {name: kept[name] for name in QUANTITIES if name in kept}
+
+    @property
+    def _longest(self) -> int:
+        lengths = self.offsets.diff()
+        return int(lengths.max()) if lengths.numel() else 0
+
+    def _places(self, sequences: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Where tokens ``start`` to ``stop`` of some sequences stand, and which of them there are,
+        (N, T) each."""
+        sequences = sequences.to(self.offsets.device)
+        first, end = self.offsets[sequences, None], self.offsets[sequences + 1, None]
+        index = first + torch.arange(start, stop, device=self.offsets.device)
+        mask = index < end
+        return index.where(mask, 0), mask
+
+    def _rows(self, index: Tensor, mask: Tensor, memory: Tensor) -> tuple[Rows, dict[str, Tensor]]:
+        """Rows of the tokens at ``index``, and what their coordinates show without any walk,
+        (N, T, H) each."""
+        c = {name: _at(x, index, mask) for name, x in self.coordinates.items()}
+        shown = {"alpha": c["log_alpha"].exp()}
+        if isinstance(self.layer, ATPM):
+            d = transport(s=c["s"], b=c["b"], rho=c["rho"])
+            q = recall(q=c["q"], d=d, lam=c["lam"])
+            anchor = d / d.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(d.dtype).tiny)
+            tangent = c["b"] - c["s"] * (c["s"] * c["b"]).sum(-1, keepdim=True)
+            e = torch.cat([c["k"], c["v"]], -1)
+            widths = (c["k"].shape[-1], c["v"].shape[-1])
+            strengths = zip((c["beta_k"], c["beta_v"]), widths, strict=True)
+            write = torch.cat([x[..., None].expand(*x.shape, width) for x, width in strengths], -1)
+            erase = write
+            shown |= {
+                "beta_k": c["beta_k"],
+                "beta_v": c["beta_v"],
+                "rho": c["rho"],
+                "lambda": c["lam"],
+                "tau": tangent.norm(dim=-1),
+                "angle": _degrees(c["s"], d),
+                "recall_before": 1 - (c["q"] * anchor).sum(-1),
+                "recall_after": 1 - (q * anchor).sum(-1),
+            }
         else:
-            shown |= {"erase": c["erase"], "write": c["write"]}
-    shape = (len(mask), e.shape[2], d.shape[-1], e.shape[-1])
-    before = e.new_zeros(shape) if memory is None else memory.detach().to(e.dtype)
-    return Rows(q, c["s"], d, e, shown["alpha"], erase, write, mask, before), shown
+            q, d, e = c["q"], c["d"], c["e"]
+            erase, write = c["erase"][..., None], c["write"][..., None]
+            if isinstance(self.layer, (DeltaNet, GatedDeltaNet)):
+                shown["beta"] = c["write"]
+            else:
+                shown |= {"erase": c["erase"], "write": c["write"]}
+        return Rows(q, c["s"], d, e, shown["alpha"], erase, write, mask, memory), shown
 
 
-def measured(layer: DeltaFamilyLayer, rows: Rows, shown: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All quantities of ``layer``, (N, T, H) each."""
-    walked = rows.walk()
-    found = dict(shown)
-    if isinstance(layer, ATPM):
-        views = walked.residual.split([layer.streams["k"], layer.streams["v"]], -1)
-        found["residual_k"], found["residual_v"] = (view.norm(dim=-1) for view in views)
-    else:
-        found["residual"] = walked.residual.norm(dim=-1)
-    found["read"] = walked.read.norm(dim=-1)
-    found["state_norm"] = walked.norm
-    return {name: found[name] for name in QUANTITIES if name in found}
+def _at(x: Tensor, index: Tensor, mask: Tensor) -> Tensor:
+    """(N, T, ...) of (L, ...), zero where the mask is false."""
+    found = x[index].to(_exact(x))
+    return found.masked_fill_(~mask.view(*mask.shape, *[1] * (x.ndim - 1)), 0)
 
 
 def _degrees(s: Tensor, d: Tensor) -> Tensor:

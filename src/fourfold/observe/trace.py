@@ -70,6 +70,9 @@ class Trace:
         values: of each layer, the quantities, (L, H) each; names and meanings in ``QUANTITIES``.
         summaries: of each layer, of all tokens, also of those that are no longer kept.
         events: labels of tokens, "" where there is none; see ``label``.
+        reads: of each layer, what was read, (L, H, D), if that was asked for: y as the operator
+            gives it, before norm and gate. Of ATPM, columns of the key view, then of the value
+            view.
         rows: of each layer, what the last call was made of, if vectors were asked for.
     """
 
@@ -80,6 +83,7 @@ class Trace:
     values: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     summaries: dict[int, dict[str, Summary]] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
+    reads: dict[int, Tensor] = field(default_factory=dict, repr=False)
     rows: dict[int, Rows] = field(default_factory=dict, repr=False)
 
     def keep(self, last: int) -> None:
@@ -90,6 +94,8 @@ class Trace:
             for name, values in found.items():
                 # A copy: a view would hold all of what it was cut from.
                 found[name] = values[-last:].clone()
+        for layer, reads in self.reads.items():
+            self.reads[layer] = reads[-last:].clone()
         self.events = self.events[-last:]
 
     def readable(self, layer: int, places: Sequence[int]) -> Tensor:
@@ -250,6 +256,7 @@ class Trace:
         tensors = {"sequence": self.sequence, "position": self.position, "token": self.token}
         for layer, found in self.values.items():
             tensors |= {f"values.{layer}.{name}": each for name, each in found.items()}
+        tensors |= {f"reads.{layer}": reads for layer, reads in self.reads.items()}
         for layer, summaries in self.summaries.items():
             for name, summary in summaries.items():
                 place = f"summaries.{layer}.{name}"
@@ -299,6 +306,7 @@ class Trace:
         kinds = {int(layer): kind for layer, kind in json.loads(about["kinds"]).items()}
         values: dict[int, dict[str, Tensor]] = {layer: {} for layer in kinds}
         summaries: dict[int, dict[str, Summary]] = {layer: {} for layer in kinds}
+        reads: dict[int, Tensor] = {}
         counts = json.loads(about["counts"])
         for place, tensor in tensors.items():
             what, _, rest = place.partition(".")
@@ -307,6 +315,8 @@ class Trace:
                 values[int(number)][name] = tensor
             elif what == "summaries":
                 summaries[int(number)][name] = Summary(counts[number][name], *tensor)
+            elif what == "reads":
+                reads[int(number)] = tensor
         events = json.loads(about["events"])
         if len(events) not in (0, len(tensors["sequence"])):
             raise ValueError("there are not as many events as tokens")
@@ -321,4 +331,5 @@ class Trace:
             values=values,
             summaries=summaries,
             events=events,
+            reads=reads,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from fourfold.layers.delta_family import DeltaFamilyLayer
 from fourfold.models import FourfoldForCausalLM
 from fourfold.observe.layers import delta_layer, delta_layers, replaced
 from fourfold.observe.places import Places
-from fourfold.observe.quantities import measured, rows_of
+from fourfold.observe.quantities import Call
 from fourfold.observe.trace import Summary, Trace
 
 
@@ -22,6 +23,7 @@ def observe(
     layers: Sequence[int] | None = None,
     *,
     last: int | None = None,
+    reads: bool = False,
     vectors: bool = False,
 ) -> Iterator[Trace]:
     """Record what the delta-rule memories of ``model`` do, token by token, while it reads.
@@ -33,6 +35,7 @@ def observe(
         model: may be called any number of times, with and without a cache, padded or packed.
         layers: those that are watched; None for all that hold a state of this kind.
         last: tokens that are kept; None for all. Summaries are of all tokens.
+        reads: also keep what was read itself, in ``Trace.reads``.
         vectors: also keep what the last call was made of, for ``Trace.readable``.
 
     Yields:
@@ -51,13 +54,17 @@ def observe(
         values={layer: {} for layer in watched},
         summaries={layer: {} for layer in watched},
     )
+    seen: dict[int, _Seen] = {}
 
-    def index() -> None:
-        """Take up the tokens of a call, once all layers have."""
+    def take_up() -> None:
+        """Take up the tokens of a call, once all layers have seen them."""
         for name in ("sequence", "position", "token"):
             setattr(trace, name, torch.cat([getattr(trace, name), getattr(places, name)]))
         if trace.events:
             trace.events += [""] * len(places.sequence)
+        for number, found in seen.items():
+            found.join(trace, number)
+        seen.clear()
         if last is not None:
             trace.keep(last)
 
@@ -69,27 +76,63 @@ def observe(
         ) -> tuple[Tensor, Tensor]:
             result = remember(coordinates, memory, cu_seqlens)
             with torch.no_grad():
-                rows, shown = rows_of(layer, coordinates, memory, cu_seqlens)
-                if rows.mask.any():
-                    _add(trace, number, measured(layer, rows, shown), rows.mask)
+                call, y = Call.of(layer, coordinates, memory, cu_seqlens), result[0].flatten(0, 1)
+                seen[number] = _Seen.of(call, y, last=last, reads=reads)
                 if vectors:
-                    trace.rows[number] = rows
+                    trace.rows[number] = call.rows()
             return result
 
         stack.enter_context(replaced(layer, "remember", remembering))
 
     with ExitStack() as stack:
-        places = stack.enter_context(Places(model, after=index))
+        places = stack.enter_context(Places(model, after=take_up))
         for number, layer in watched.items():
             wrap(number, layer)
         yield trace
 
 
-def _add(trace: Trace, layer: int, found: dict[str, Tensor], mask: Tensor) -> None:
-    for name, values in found.items():
-        new = values[mask].cpu()
-        before = trace.values[layer].get(name, new[:0])
-        trace.values[layer][name] = torch.cat([before, new])
-        summary = Summary.of(new)
-        known = trace.summaries[layer].get(name)
-        trace.summaries[layer][name] = summary if known is None else known.joined(summary)
+@dataclass
+class _Seen:
+    """What was seen of a layer in one call.
+
+    values: (l, H) each, of the last l tokens. summaries: of all. reads: (l, H, D) or None.
+    """
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+    summaries: dict[str, Summary] = field(default_factory=dict)
+    reads: Tensor | None = None
+
+    @classmethod
+    def of(cls, call: Call, y: Tensor, *, last: int | None, reads: bool) -> _Seen:
+        """Of y (L, H, D), what was read."""
+        seen = cls()
+        first = 0 if last is None else max(0, len(y) - last)
+        for places, found in call.measured(y):
+            kept = (places >= first).cpu()
+            rows = (places.cpu() - first)[kept]
+            for name, found_values in found.items():
+                values = found_values.cpu()
+                whole = seen.values.setdefault(
+                    name, values.new_empty(len(y) - first, *values.shape[1:])
+                )
+                whole[rows] = values[kept]
+                _summarise(seen.summaries, name, Summary.of(values))
+        if reads:
+            precise = torch.promote_types(y.dtype, torch.float32)
+            seen.reads = y[first:].detach().to("cpu", precise, copy=True)
+        return seen
+
+    def join(self, trace: Trace, layer: int) -> None:
+        """Add it to what the trace has of the layer."""
+        for name, new in self.values.items():
+            known = trace.values[layer].get(name, new[:0])
+            trace.values[layer][name] = torch.cat([known, new])
+        for name, summary in self.summaries.items():
+            _summarise(trace.summaries[layer], name, summary)
+        if self.reads is not None:
+            before = trace.reads.get(layer, self.reads[:0])
+            trace.reads[layer] = torch.cat([before, self.reads])
+
+
+def _summarise(summaries: dict[str, Summary], name: str, new: Summary) -> None:
+    summaries[name] = summaries[name].joined(new) if name in summaries else new
