@@ -8,7 +8,9 @@ import pytest
 import torch
 from test_observe import model_of, tokens
 
+from fourfold.evaluation.answers import decode
 from fourfold.observe import intervene, observe
+from fourfold.tasks import Source, make_task
 
 
 def test_with_rho_and_lambda_held_at_zero_it_is_the_model_that_never_had_them():
@@ -91,3 +93,98 @@ def test_an_intervention_inside_another_holds_both_and_leaves_the_outer():
     assert not trace.of(0, "rho").any()
     assert not trace.of(0, "lambda").any()
     assert "coordinates" not in vars(next(model.memories()))
+
+
+@pytest.mark.parametrize("hold", ["start", "at"])
+def test_answers_of_a_batch_are_those_of_each_example_alone(hold):
+    """The contexts are padded to one length, and each question goes on from a fork of a row."""
+    task = make_task("overwrite")
+    examples = Source(task).examples("iid", 0, 12)
+    examples.sort(key=lambda example: len(example.context))
+    model = model_of("atpm", "gated_deltanet", vocab_size=task.vocab_size)
+    assert len({len(example.context) for example in examples}) > 6
+
+    def places(number):
+        if hold == "start":
+            return {"start": 30}
+        return {"at": [range(len(examples[number].context) + 1, 99)]}
+
+    def together():
+        at = {"at": [places(number)["at"][0] for number in range(12)]} if hold == "at" else None
+        with intervene(model, layer=0, alpha=0.5, **at or places(0)):
+            return [answer.said for answer in decode(model, examples)]
+
+    alone = []
+    for number, example in enumerate(examples):
+        with intervene(model, layer=0, alpha=0.5, **places(number)):
+            alone += [answer.said for answer in decode(model, [example])]
+    assert together() == alone
+    assert alone != [answer.said for answer in decode(model, examples)]
+
+
+def test_all_layers_are_held_together_where_they_have_the_coordinate():
+    model, ids = model_of("atpm", "attention", "gated_deltanet", "atpm"), tokens(2, 9)
+    with ExitStack() as stack:
+        for layer in (0, 3):
+            stack.enter_context(intervene(model, layer=layer, rho=0.25))
+        for layer in (0, 2, 3):
+            stack.enter_context(intervene(model, layer=layer, start=4, beta=0.5))
+        wanted = model(ids).logits
+    with intervene(model, rho=0.25), intervene(model, start=4, beta=0.5), observe(model) as trace:
+        found = model(ids).logits
+    assert torch.equal(found, wanted)
+    assert (trace.of(3, "rho") == 0.25).all()
+    assert (trace.of(2, "beta")[trace.position >= 4] == 0.5).all()
+
+
+def test_each_head_is_held_at_its_own_value_such_as_its_mean():
+    model, ids = model_of("atpm"), tokens(2, 9)
+    with torch.no_grad():
+        next(model.memories()).controller.weight.normal_()
+    with observe(model) as free:
+        model(ids)
+    means = {name: free.summaries[0][name].mean for name in ("rho", "lambda", "alpha")}
+    with (
+        observe(model) as trace,
+        intervene(model, rho=means["rho"], lam=means["lambda"], alpha=means["alpha"].tolist()),
+    ):
+        model(ids)
+    for name, mean in means.items():
+        assert free.of(0, name).std(0).min() > 1e-4
+        wanted = mean.float().expand(18, 2)
+        torch.testing.assert_close(trace.of(0, name), wanted, rtol=1e-5, atol=0)
+    with observe(model) as one, intervene(model, head=1, rho=means["rho"]):
+        model(ids)
+    assert torch.equal(one.of(0, "rho")[:, 0], free.of(0, "rho")[:, 0])
+    assert torch.equal(one.of(0, "rho")[:, 1], trace.of(0, "rho")[:, 1])
+
+
+def test_places_of_each_sequence_are_held_and_no_others_in_forks_too():
+    model, ids = model_of("atpm"), tokens(2, 9)
+    mask = torch.ones(2, 6, dtype=torch.long)
+    mask[0, :2] = 0
+    at = [(1, 5, 7), (0, 7)]
+    with observe(model) as trace, intervene(model, layer=0, at=at, start=1, rho=0.125):
+        cache = model.new_cache()
+        model(ids[:, :6], attention_mask=mask, cache=cache)
+        fork = cache.fork()
+        model(ids[:, 6:], cache=fork)
+        cache.select(torch.tensor([1, 0]))
+        model(ids[:, 6:], cache=cache)
+    held = {
+        (sequence, position)
+        for sequence, position, rho in zip(
+            trace.sequence.tolist(), trace.position.tolist(), trace.of(0, "rho")[:, 0], strict=True
+        )
+        if rho == 0.125
+    }
+    # Sequence 2 parted from 1, and 3 from 0.
+    assert held == {(0, 1), (0, 5), (1, 7), (2, 7), (3, 5)}
+
+
+def test_more_sequences_than_there_are_places_for_are_refused():
+    model, ids = model_of("atpm"), tokens(2, 3)
+    with intervene(model, at=[[1], []], rho=0.0):
+        model(ids)
+        with pytest.raises(ValueError, match="at has places for 2 sequences, and one more is read"):
+            model(ids)

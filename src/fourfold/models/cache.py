@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,16 +22,34 @@ class FourfoldCache(Cache):
     Attributes:
         states: the state of each layer, None before the first token.
         tokens_seen: positions read by every row, padding included.
+        lengths: (N,) tokens read by each row, without padding; None before the first.
+        notes: (N,) whole numbers that whoever looks on has put at the rows, −1 for none. They go
+            with the rows wherever these go, so that a row is known again in a fork.
     """
 
     def __init__(self, num_layers: int) -> None:
         self.states: list[LayerState | None] = [None] * num_layers
         self.tokens_seen = 0
+        self.lengths: Tensor | None = None
+        self.notes: WeakKeyDictionary[Any, Tensor] = WeakKeyDictionary()
+
+    def advance(self, states: Sequence[LayerState | None], *, tokens: int, lengths: Tensor) -> None:
+        """Take up what a call has made.
+
+        Args:
+            states: of each layer, behind the call.
+            tokens: positions of it, padding included.
+            lengths: (N,) tokens of it in each row, without padding.
+        """
+        self.states = list(states)
+        self.tokens_seen += tokens
+        self.lengths = lengths if self.lengths is None else self.lengths + lengths
 
     def fork(self) -> FourfoldCache:
         """A cache that goes on from here on its own."""
         fork = FourfoldCache(len(self.states))
         fork.states, fork.tokens_seen = list(self.states), self.tokens_seen
+        fork.lengths, fork.notes = self.lengths, self.notes.copy()
         return fork
 
     def named_tensors(self) -> dict[str, Tensor]:
@@ -55,10 +74,25 @@ class FourfoldCache(Cache):
     def select(self, index: Tensor) -> None:
         """Keep the rows at ``index`` (long), in that order; rows may repeat."""
         self.states = [None if state is None else state.select(index) for state in self.states]
+        self._number(lambda x, _: x.index_select(0, index.to(x.device)))
 
     def resume(self, index: Tensor) -> None:
         """Keep the rows at ``index``, in that order; at −1 stands one that has read nothing."""
         self.states = [None if state is None else state.resume(index) for state in self.states]
+
+        def resumed(x: Tensor, of_none: int) -> Tensor:
+            rows = index.to(x.device)
+            return x.index_select(0, rows.clamp(min=0)).masked_fill(rows < 0, of_none)
+
+        self._number(resumed)
+
+    def _number(self, at: Callable[[Tensor, int], Tensor]) -> None:
+        """Let ``at`` say what each new row has, given what the old ones had and what one has that
+        has read nothing."""
+        if self.lengths is not None:
+            self.lengths = at(self.lengths, 0)
+        for owner, numbers in list(self.notes.items()):
+            self.notes[owner] = at(numbers, -1)
 
     def detach(self) -> None:
         """Let no gradient flow from what is read next into what was read before."""
@@ -105,6 +139,8 @@ class FourfoldCache(Cache):
     def reset(self) -> None:
         self.states = [None] * len(self.states)
         self.tokens_seen = 0
+        self.lengths = None
+        self.notes.clear()
 
     def crop(self, tokens_to_remove: int) -> None:
         raise NotImplementedError(

@@ -179,8 +179,11 @@ class FourfoldModel(FourfoldPreTrainedModel):
             x = unpack(x, mask)
             hidden = [unpack(h, mask) for h in hidden]
         if cache is not None and use_cache:
-            cache.states = new_states
-            cache.tokens_seen += tokens
+            if cu_seqlens is None:
+                lengths = x.new_full((len(x),), tokens, dtype=torch.long)
+            else:
+                lengths = cu_seqlens.diff().long()
+            cache.advance(new_states, tokens=tokens, lengths=lengths)
         return BaseModelOutputWithPast(
             last_hidden_state=x,
             hidden_states=(*hidden, x) if output_hidden_states else None,

@@ -65,6 +65,7 @@ def restore_cache(
     """
     cache = model.new_cache()
     cache.tokens_seen = tokens_seen
+    cache.lengths = torch.tensor([tokens_seen], device=model.device) if tokens_seen else None
     unused = set(tensors)
     for index, layer in enumerate(model.memories() if tokens_seen else []):
         empty = layer.initial_state(1, dtype=model.dtype)
