@@ -36,7 +36,7 @@ def test_with_rho_and_lambda_held_at_zero_it_is_the_model_that_never_had_them():
         ("atpm", {"beta_k": 0.0}, {"beta_k": 0.0}),
         ("gated_deltanet", {"beta": 0.125}, {"beta": 0.125}),
         ("comba", {"erase": 0.0}, {"erase": 0.0}),
-        ("linear_attention", {"alpha": 1.0, "write": 0.5}, {"alpha": 1.0, "write": 0.5}),
+        ("linear_attention", {"alpha": 1.0, "write": 2.5}, {"alpha": 1.0, "write": 2.5}),
     ],
 )
 @pytest.mark.parametrize("observer_first", [True, False])

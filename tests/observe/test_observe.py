@@ -287,6 +287,8 @@ def test_what_was_written_can_be_read_until_it_is_overwritten():
         (lambda m: intervene(m, layer=0, alpha=0.0), "alpha must be above 0 to 1; got 0.0"),
         (lambda m: intervene(m, layer=0, rho=float("nan")), "rho must be from 0 to 1; got nan"),
         (lambda m: intervene(m, rho=[0.1, 2.0]), r"rho must be from 0 to 1; got \[0.1, 2.0\]"),
+        (lambda m: intervene(m, layer=2, write=-0.5), r"write must be 0 or more; got -0.5"),
+        (lambda m: intervene(m, layer=2, erase=math.inf), r"erase must be 0 or more; got inf"),
         (lambda m: intervene(m, rho=[0.1] * 3), r"one for each of 2 heads; got \(3,\)"),
         (lambda m: intervene(m, erase=0.1, tau=0.1), "atpm and gated_deltanet are .*; got 'tau'"),
     ],

@@ -112,7 +112,7 @@ def _task(
         last=last,
     )
     if ablate:
-        data["ablation"] = ablation(opened, Source(task).examples(of, 0, ABLATED))
+        data["ablation"] = ablation(opened, task, split=of, examples=ABLATED)
     return data
 
 

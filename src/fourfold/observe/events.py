@@ -9,6 +9,8 @@ from fourfold.settings import near
 from fourfold.tasks.example import Example, Question
 from fourfold.tasks.task import Task
 
+__all__ = ["EVENTS", "Event", "events_of", "places_of"]
+
 EVENTS = {
     "task": "the symbol of a task in a mixture",
     "untouched write": "the first write of an item that nothing changes later",

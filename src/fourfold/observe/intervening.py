@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -56,8 +57,9 @@ def intervene(
             read, those of the second, and so on. What goes on from a fork of a sequence has the
             places of that sequence. None for all.
         held: of ATPM alpha, beta (both views), beta_k, beta_v, rho, lam; of other delta-rule
-            layers alpha, beta (erase and write), erase, write. From 0 to 1, alpha above 0; a
-            number, or (H,), one for each head, such as a mean that a trace has found.
+            layers alpha, beta (erase and write), erase, write. A number, or (H,), one for each
+            head, such as a mean that a trace has found. From 0 to 1, alpha above 0; erase and
+            write, which not every layer bounds, from 0.
 
     Raises:
         ValueError: there is no such layer, head or coordinate, or no such value, or more sequences
@@ -136,9 +138,7 @@ def _checked(
                 f"got {name!r}.{near(name, known)}"
             )
         values = torch.as_tensor(value, dtype=torch.float64)
-        if not bool(((values >= 0) & (values <= 1)).all()) or (name == "alpha" and 0 in values):
-            least = "above 0" if name == "alpha" else "from 0"
-            raise ValueError(f"{name} must be {least} to 1; got {value}.")
+        _check_range(name, value, values)
         for number, memory in memories.items():
             if values.shape not in ((), (memory.num_heads,)):
                 raise ValueError(
@@ -148,3 +148,16 @@ def _checked(
             for argument in names_of(memory).get(name, ()):
                 fixed[number][argument] = values.log() if argument == "log_alpha" else values
     return fixed
+
+
+def _check_range(name: str, value: Value, values: Tensor) -> None:
+    """See that a coordinate can have these values.
+
+    Raises:
+        ValueError: a sentence.
+    """
+    most = math.inf if name in ("erase", "write") else 1.0
+    fits = bool(((values >= 0) & (values <= most) & values.isfinite()).all())
+    if not fits or (name == "alpha" and 0 in values):
+        bounds = {"alpha": "above 0 to 1", "erase": "0 or more", "write": "0 or more"}
+        raise ValueError(f"{name} must be {bounds.get(name, 'from 0 to 1')}; got {value}.")

@@ -38,7 +38,8 @@ def _copied(words: Sequence[str], asked: Collection[int]) -> list[Event]:
 
 def _copied_in_places(words: Sequence[str], asked: Collection[int]) -> list[Event]:
     """Values among blanks, a sign, and a blank for each value, at which it is to be named."""
-    values, events = [], []
+    values: list[str] = []
+    events: list[Event] = []
     for place, word in enumerate(words):
         if place in asked:
             events.append(Event("question", values[sorted(asked).index(place)], place))
