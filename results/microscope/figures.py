@@ -118,6 +118,7 @@ def known(axes: Axes, each: list[Row], at: str) -> None:
         band(axes, y, [row["null"] for row in rows])
         dotted(axes, ((row["greater"], y, row["layer"], row["head"]) for row in rows))
     named(axes, NAMES.values())
+    axes.axvline(0.5, color="#1d2429", linewidth=0.8, zorder=0)
     axes.set(xlim=(-0.03, 1.03))
 
 
@@ -126,7 +127,7 @@ def pairs(results: Results) -> Figure:
     tasks = [
         task for task, each in results.items() if task != MIXTURE and any(r["pairs"] for r in each)
     ]
-    figure = Figure(figsize=(2.5 * len(tasks) + 0.6, 6.4), layout="constrained")
+    figure = Figure(figsize=(max(8.4, 2.5 * len(tasks) + 0.6), 6.6), layout="constrained")
     panels = figure.subplots(2, len(tasks), squeeze=False, sharex=True, sharey=True)
     for column, task in enumerate(tasks):
         for line, at in zip(panels, ("key", "behind it"), strict=True):
@@ -134,9 +135,9 @@ def pairs(results: Results) -> Figure:
             if any(row["at"] == at for result in results[task] for row in result["pairs"]):
                 known(axes, results[task], at)
                 axes.set_title(f"{task}, {'at the key' if at == 'key' else 'behind the key'}")
+                axes.set_xlabel("share of pairs in which it is\ngreater where the key is known")
             else:
                 axes.set_axis_off()
-    figure.supxlabel("share of pairs in which it is greater where the key is known", fontsize=9)
     legend(figure, results, "two unknown keys")
     return figure
 
@@ -163,8 +164,8 @@ def stages(results: Results) -> Figure:
             band(axes, y, [row["auc"] for row in null])
             dotted(axes, ((row["auc"], y, row["layer"], row["head"]) for row in own))
         named(axes, NAMES.values())
-        axes.set(xlim=(-0.03, 1.03), title=f"greater at {other} than at {one}")
-    figure.supxlabel("AUC", fontsize=9)
+        axes.axvline(0.5, color="#1d2429", linewidth=0.8, zorder=0)
+        axes.set(xlim=(-0.03, 1.03), title=f"{other} above {one}", xlabel="AUC")
     legend(figure, results, "not trained")
     return figure
 
@@ -178,7 +179,7 @@ def regimes(results: Results) -> Figure:
         for event in dict.fromkeys(row["event"] for row in each[0]["means"])
         if event not in ("task", "read")
     ]
-    figure = Figure(figsize=(2.6 * len(places) + 0.4, 3.6), layout="constrained")
+    figure = Figure(figsize=(max(8.4, 2.6 * len(places) + 0.4), 3.8), layout="constrained")
     for axes, place in zip(
         figure.subplots(1, len(places), sharex=True, sharey=True, squeeze=False)[0],
         places,
@@ -253,7 +254,7 @@ def what_is_held(row: Row) -> str:
 
 def ablation(results: Results) -> Figure:
     """Exact match lost where the whole model is held."""
-    figure = Figure(figsize=(2.3 * len(results) + 1.6, 4.6), layout="constrained")
+    figure = Figure(figsize=(max(8.4, 2.2 * len(results) + 1.6), 4.6), layout="constrained")
     names = list(
         dict.fromkeys(
             what_is_held(row)
@@ -279,9 +280,8 @@ def ablation(results: Results) -> Figure:
                 axes.plot(100 * row["loss"], y, "o", color=tint, markersize=4, alpha=0.8)
         named(axes, names)
         axes.axvline(0, color="#1d2429", linewidth=0.8)
-        axes.set(title=task, xlim=(-8, 105))
+        axes.set(title=task, xlim=(-8, 105), xlabel="points of exact match lost")
     entries = [Line2D([], [], color=LEADERS[index], marker="o", linestyle="") for index in (0, 1)]
-    figure.supxlabel("points of exact match lost", fontsize=9)
     figure.legend(entries, ["IID", "OOD"], loc="outside lower center", ncols=2, frameon=False)
     return figure
 
