@@ -1,72 +1,25 @@
-"""The page of a reading, in a real browser, and the command that writes it."""
+"""The command that writes the page of a reading, and what the page holds."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import struct
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from inspected import held, invoke, primed
+from test_observe import model_of
 
 from fourfold import ByteTokenizer, FourfoldConfig, FourfoldForCausalLM, Session
-from fourfold.cli import app
-from fourfold.data.words import Words
-from fourfold.observe.ablation import ablate
 from fourfold.observe.events import Event, events_of
-from fourfold.observe.inspection import inspect_reading, many_readings
-from fourfold.observe.marks import marked
-from fourfold.reports.inspection import page
+from fourfold.observe.inspection import inspect_reading
+from fourfold.observe.intervening import intervene
+from fourfold.observe.items import Item
 from fourfold.tasks import Source, make_task
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, ["inspect", *map(str, arguments)])
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A model of the size of a task's vocabulary, and one of bytes with its tokenizer."""
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("models")
-    task = make_task("overwrite")
-    config = FourfoldConfig(
-        vocab_size=task.vocab_size,
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=["atpm", "attention", "gated_deltanet"],
-        initializer_range=0.3,
-        eos_token_id=None,
-    )
-    model = FourfoldForCausalLM(config)
-    with torch.no_grad():  # ρ and λ start at 0.5 everywhere
-        next(model.memories()).controller.weight.normal_()
-    model.save_pretrained(folder / "symbols")
-    config = FourfoldConfig(hidden_size=16, num_attention_heads=2, layer_types=["atpm"] * 2)
-    FourfoldForCausalLM(config).save_pretrained(folder / "bytes")
-    ByteTokenizer().save_pretrained(folder / "bytes")
-    return folder
-
-
-def held(path):
-    """The data of a page."""
-    text = path.read_text(encoding="utf-8")
-    found = re.search(r"id='data'>(.*?)</script>", text, re.DOTALL)
-    return json.loads(found[1])
+def written_values(words, events):
+    kinds = ("untouched write", "first write", "update")
+    return [i for i, event in enumerate(events) if event.kind in kinds and words[i][0] == "v"]
 
 
 def test_a_task_is_read_and_answered_with_its_events(saved, tmp_path):
@@ -89,12 +42,19 @@ def test_a_task_is_read_and_answered_with_its_events(saved, tmp_path):
             assert len(quantity["values"][0]) == at["heads"] == 2
     assert data["around"]["0"]["update"]["count"] > 10
     items = data["readable"]["0"]["items"]
-    written = [i for i, e in enumerate(events) if e.kind in ("first write", "update")]
-    assert {item["place"] for item in items} >= {
-        i for i in written if i and events[i - 1] == events[i]
-    }
+    stored = [item for item in items if item["question"] is None]
+    assert [item["places"] for item in stored] == [
+        [place] for place in written_values(data["words"], events)
+    ]
+    asked = [place for place, event in enumerate(events) if event.kind == "question"][-1]
+    right = [item for item in items if item["role"] == "right"]
+    assert right[0]["question"] == asked
+    assert data["words"][right[0]["places"][0]] == task.word(example.questions[0].answer[0])
     assert len(data["readable"]["0"]["values"]) == len(items)
-    assert "The model answers:" in data["lead"][1]
+    assert "The model answers:" in data["lead"][0]
+    assert (
+        data["title"] == "ATPM + attention + Gated DeltaNet (3 layers) reads overwrite, example 3"
+    )
     assert [(row["layer"], row["head"]) for row in data["states"]] == [
         (0, 0),
         (0, 1),
@@ -118,11 +78,27 @@ def test_text_is_shown_as_it_is_whatever_it_holds(saved, tmp_path):
     assert done.exit_code == 0, done.output
     data = held(out)
     raw = text.encode()
+    assert "".join(data["words"]) == text
     assert len(data["words"]) == len(raw)
     places = [i for i, event in enumerate(data["events"]) if event["kind"] == "place"]
     assert places == [m.start() + k for m in re.finditer(b"Paris", raw) for k in range(5)]
     assert data["around"]["0"]["place"]["count"] == 2
-    assert data["readable"]["0"]["items"]
+    items = data["readable"]["0"]["items"]
+    assert [item["label"] for item in items] == ["Paris", "Paris"]
+    assert [item["places"] for item in items] == [places[:5], places[5:]]
+
+
+def test_every_mark_has_a_row_also_one_that_is_called_like_an_event_of_a_task(saved, tmp_path):
+    out = tmp_path / "page.html"
+    text = "Ann lives in Paris."
+    marks = ("--mark", "place=Paris", "--mark", "first write=lives")
+    done = invoke(saved / "bytes", "--text", text, *marks, "--out", out)
+    assert done.exit_code == 0, done.output
+    items = held(out)["readable"]["1"]["items"]
+    assert [(item["label"], item["kind"], item["places"]) for item in items] == [
+        ("lives", "first write", list(range(4, 9))),
+        ("Paris", "place", list(range(13, 18))),
+    ]
 
 
 def test_a_session_is_read_on_or_shown_by_itself(saved, tmp_path):
@@ -136,6 +112,8 @@ def test_a_session_is_read_on_or_shown_by_itself(saved, tmp_path):
     assert done.exit_code == 0, done.output
     data = held(out)
     assert "".join(data["words"]) == " Alice"
+    assert data["title"] == "ATPM (2 layers) reads “Alice”"
+    assert data["first"] == 21
     assert any("Behind 21 tokens of alice.session" in line for line in data["lead"])
     session.read(" Alice")
     norms = session.state["layers.0.memory"][0].flatten(-2).norm(dim=-1)
@@ -146,6 +124,7 @@ def test_a_session_is_read_on_or_shown_by_itself(saved, tmp_path):
     assert done.exit_code == 0, done.output
     data = held(out)
     assert data["layers"] == []
+    assert data["title"] == "The memory of ATPM (2 layers)"
     assert len(data["states"]) == 4
 
 
@@ -158,6 +137,8 @@ def test_a_session_is_read_on_or_shown_by_itself(saved, tmp_path):
         ("bytes", ("--text", "a", "--ablate"), "they need questions"),
         ("bytes", ("--text", "a", "--mark", "b"), "A mark must be NAME=TEXT"),
         ("bytes", ("--text", "a", "--mark", "x=b"), "The mark x=b occurs nowhere"),
+        ("bytes", ("--text", "a", "--layers", "0-1"), "layers must be numbers with commas between"),
+        ("symbols", ("--task", "overwrite", "--layers", "0,1"), "layers must hold a delta-rule"),
         ("bytes", ("--task", "overwrite"), "has 90 symbols and the model 259"),
         ("symbols", ("--task", "overwrit"), "Did you mean 'overwrite'?"),
         ("symbols", ("--task", "overwrite", "--question", "99"), "question must be less than"),
@@ -173,148 +154,87 @@ def test_what_cannot_be_inspected_is_a_sentence(saved, tmp_path, model, argument
     assert not out.exists()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None or DRIVER is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+def test_the_layers_that_are_named_are_shown_alone(saved, tmp_path):
+    out = tmp_path / "page.html"
+    done = invoke(saved / "symbols", "--task", "overwrite", "--layers", "2", "--out", out)
+    assert done.exit_code == 0, done.output
+    data = held(out)
+    assert [at["index"] for at in data["layers"]] == [2]
+    assert list(data["around"]) == list(data["readable"]) == ["2"]
+    assert {row["layer"] for row in data["states"]} == {2}
+    assert "Layers that are shown: 2, of 3." in data["lead"][1]
 
 
-@pytest.fixture(scope="module")
-def written(saved, tmp_path_factory):
-    """A page with all of its parts."""
-    task = make_task("overwrite")
-    model = FourfoldForCausalLM.from_pretrained(saved / "symbols").eval()
-    example = Source(task).example("iid", 2)
-    tokens, events = events_of(task, example, example.questions[0])
-    data = inspect_reading(
-        model,
-        tokens,
-        [task.word(token) for token in tokens],
-        events,
-        title="A model reads",
-        around=many_readings(model, task, examples=8),
-    )
-    data["ablation"] = ablate(model, task, examples=4)
-    path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(page(data), encoding="utf-8")
-    return path
+@pytest.mark.parametrize(
+    ("text", "name", "title"),
+    [
+        ("Ann  lives\nin Paris.", None, "ATPM (2 layers) reads “Ann lives in Paris.”"),
+        ("word, " * 20, None, f"ATPM (2 layers) reads “{('word, ' * 7)[:39]}…”"),
+        ("Ann", "notes.txt", "ATPM (2 layers) reads notes.txt"),
+    ],
+)
+def test_a_page_is_called_by_the_model_and_what_it_read(saved, tmp_path, text, name, title):
+    given = ("--text", text)
+    if name:
+        (tmp_path / name).write_text(text)
+        given = ("--file", tmp_path / name)
+    out = tmp_path / "page.html"
+    done = invoke(saved / "bytes", *given, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert held(out)["title"] == title
 
 
-def colours(browser):
-    return browser.execute_script(
-        "return [...document.querySelectorAll('#text span')].map(s => s.style.background)"
-    )
+def test_what_is_left_out_of_a_long_text_is_said_and_places_are_those_of_the_memory(
+    saved, tmp_path
+):
+    out, folder = tmp_path / "page.html", saved / "bytes"
+    session = Session(FourfoldForCausalLM.from_pretrained(folder), ByteTokenizer())
+    session.read("Alice.")
+    session.save(tmp_path / "alice.session")
+    text = "Paris, " * 10 + "é" * 4
+    given = ("--session", tmp_path / "alice.session", "--text", text, "--mark", "place=Paris")
+    done = invoke(folder, *given, "--last", "34", "--out", out)
+    assert done.exit_code == 0, done.output
+    data = held(out)
+    cut = 70 + 8 - 34
+    assert data["first"] == 6 + cut
+    # The first mark that is shown is cut in its middle.
+    assert data["left_out"] == {"tokens": cut, "events": 6}
+    assert data["readable"]["0"]["items"][0]["places"] == [0, 1, 2]
+    written = out.read_text(encoding="utf-8")
+    assert "44 tokens before were read and are not shown, among them 6 events" in written
+    assert "Shown are tokens 50 to 83 of all that the memory has read." in written
 
 
-def opened(browser, path, width=1280):
-    browser.set_window_size(width, 900)
-    browser.get(path.as_uri())
-    assert browser.get_log("browser") == []
+def test_what_is_shown_begins_with_a_whole_letter(saved, tmp_path):
+    out = tmp_path / "page.html"
+    invoke(saved / "bytes", "--text", "aéé", "--last", "3", "--out", out)
+    assert held(out)["words"] == ["é", ""]
+    assert held(out)["first"] == 3
 
 
-def test_choosing_a_head_a_layer_or_a_quantity_changes_the_colours(browser, written):
-    opened(browser, written)
-    before = colours(browser)
-    assert len(before) == len(held(written)["words"])
-    browser.find_element("css selector", "#head button[data-head='1']").click()
-    second = colours(browser)
-    assert second != before
-    browser.find_element("css selector", "#quantity option[value='beta_v']").click()
-    assert colours(browser) != second
-    browser.find_element("css selector", "#quantity option[value='alpha']").click()
-    browser.find_element("css selector", "#heads button[data-layer='1'][data-head='0']").click()
-    assert browser.find_element("id", "layer").get_property("value") == "1"
-    assert not browser.find_element("id", "phase-section").is_displayed()
-    assert browser.get_log("browser") == []
+def test_a_place_that_is_shown_is_the_one_where_an_intervention_starts():
+    model = model_of("atpm", vocab_size=90)
+    cache = primed(model)
+    tokens = torch.randint(90, (20,), generator=torch.Generator().manual_seed(1)).tolist()
+    words, events = ["x"] * 20, [Event("")] * 20
+    with intervene(model, layer=0, start=3 + 12, rho=0.0):
+        data = inspect_reading(model, tokens, words, events, title="", cache=cache, last=15)
+    held_from = 15 - data["first"]
+    rho = data["layers"][0]["quantities"]["rho"]["values"]
+    assert data["first"] == 3 + 5
+    assert all(row == [0, 0] for row in rho[held_from:])
+    assert all(min(row) > 0 for row in rho[:held_from])
 
 
-def test_a_token_can_be_chosen_by_mouse_and_by_keyboard(browser, written):
-    opened(browser, written)
-    browser.find_element("id", "t4").click()
-    table = browser.find_element("id", "token")
-    data = held(written)
-    assert table.text.startswith(f"token 4: {data['words'][4]}")
-    text = browser.find_element("id", "text")
-    text.send_keys("\ue014")  # arrow to the right
-    assert table.text.startswith("token 5:")
-    text.send_keys("\ue010")  # to the end
-    assert table.text.startswith(f"token {len(data['words']) - 1}:")
-    shown = data["layers"][0]["quantities"]["rho"]["values"][-1]
-    assert all(f"{value:.3f}" in table.text for value in shown)
-    text.send_keys("h")
-    pressed = browser.find_element("css selector", "#head button[aria-pressed='true']")
-    assert pressed.text == "1"
-    text.send_keys("l")
-    assert browser.find_element("id", "layer").get_property("value") == "1"
-    assert browser.get_log("browser") == []
-
-
-def test_every_figure_is_drawn_and_hovering_tells_numbers(browser, written):
-    opened(browser, written)
-    data = held(written)
-    for selector, count in (
-        ("#phase circle[data-token]", len(data["words"])),
-        ("#around polygon", 1),
-        ("#heads svg", 2),
-    ):
-        assert len(browser.find_elements("css selector", selector)) == count
-    rows = data["readable"]["0"]["items"]
-    cells = browser.find_elements("css selector", "#readable rect")
-    assert len(cells) > sum(len(data["words"]) - row["place"] for row in rows)
-    browser.execute_script(
-        "document.querySelector('#readable rect').dispatchEvent("
-        "new PointerEvent('pointermove', {clientX: 50, clientY: 50}))"
-    )
-    assert re.search(r"k\d+ v\d+ after token \d+: .* -?\d", browser.find_element("id", "tip").text)
-    assert "What if it were held?" in browser.page_source
-
-
-@pytest.mark.parametrize("width", [1280, 500])
-def test_a_page_fits_the_screen_and_can_be_photographed(browser, written, tmp_path, width):
-    """500 pixels is the narrowest window that Chromium opens; a phone's page is narrower still, and
-    is laid out in a frame."""
-    opened(browser, written, width)
-    size = "return [document.documentElement.scrollWidth, window.innerWidth]"
-    content, window = browser.execute_script(size)
-    assert content <= window
-    photo = tmp_path / "page.png"
-    browser.save_screenshot(str(photo))
-    png = photo.read_bytes()
-    assert struct.unpack(">I", png[16:20])[0] >= width - 20
-    frame = tmp_path / "phone.html"
-    frame.write_text(
-        f"<iframe src='{written.as_uri()}' width='360' height='700'></iframe>", encoding="utf-8"
-    )
-    browser.get(frame.as_uri())
-    browser.switch_to.frame(0)
-    content, window = browser.execute_script(size)
-    assert window == 360
-    assert content <= window
-    browser.switch_to.default_content()
-
-
-def test_a_state_alone_is_a_page_too(browser, saved, tmp_path):
-    model = FourfoldForCausalLM.from_pretrained(saved / "bytes")
-    data = inspect_reading(model, [], [], [], title="Empty", cache=primed(model))
-    path = tmp_path / "page.html"
-    path.write_text(page(data), encoding="utf-8")
-    opened(browser, path)
-    assert "effective rank" in browser.page_source
-
-
-def primed(model):
-    cache = model.new_cache()
-    model(torch.tensor([[1, 2, 3]]), cache=cache)
-    return cache
+def test_of_many_items_the_last_are_shown_and_the_others_counted():
+    model = model_of("atpm", vocab_size=90)
+    events = [Event("mark", str(place), place) for place in range(60)]
+    items = [Item(event, (event.number,), event.item) for event in events]
+    data = inspect_reading(model, [1] * 60, ["x"] * 60, events, title="", items=items)
+    shown = data["readable"][0]
+    assert [item["places"] for item in shown["items"]] == [[place] for place in range(20, 60)]
+    assert shown["left_out"] == 20
 
 
 def test_of_a_long_text_the_end_is_shown_as_if_all_of_it_were():
@@ -332,23 +252,6 @@ def test_of_a_long_text_the_end_is_shown_as_if_all_of_it_were():
             wanted = torch.tensor(quantity["values"][-40:])
             torch.testing.assert_close(found, wanted, rtol=5e-3, atol=1e-3)
     assert len(part["readable"][0]["items"]) == 20
-
-
-def test_marks_stand_where_they_do_in_a_long_text_of_many_letters():
-    text = "là-bas, œuf " * 30 + "Paris et là"
-    words = Words(ByteTokenizer())
-    tokens = words.tokens(text)
-    _, events = marked(words, tokens, ["a=Paris", "b=là"])
-    raw = text.encode()
-    for name, mark in (("a", "Paris"), ("b", "là")):
-        places = {i for i, event in enumerate(events) if event.kind == name}
-        found = {
-            m.start() + k
-            for m in re.finditer(mark.encode(), raw)
-            for k in range(len(mark.encode()))
-        }
-        assert places >= {place for place in found if raw[place] < 128}
-        assert places <= found
 
 
 def test_a_model_without_a_state_to_look_at_is_refused_also_with_a_session(tmp_path):
