@@ -159,6 +159,12 @@ def test_what_interferes_has_another_colour_than_nothing(browser, written):
         "return [-1, -0.5, -0.1, 0, 0.1, 0.5, 1].map((x) => signed(x, [-1, 1]).fill)"
     )
     assert len(set(fills)) == 7
+    # As far from zero, as far from the colour of zero: a little interference is pale.
+    fitted = browser.execute_script(
+        "const light = ({ fill }) => luminance(fill.match(/\\d+/g).map(Number));"
+        "return [-0.1, 0.1].map((x) => light(signed(x, [-0.1, 2])))"
+    )
+    assert min(fitted) > 0.8
     ends = [browser.find_element("id", f"readable-{end}").text for end in ("low", "zero", "high")]
     assert ends == ["−1 or less", "0", "1"]
     browser.execute_script("itemsNow().values[0].at(-1)[0] = -0.5; choose({ head: 0 })")

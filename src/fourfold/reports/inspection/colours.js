@@ -25,9 +25,9 @@ function mix(stops, share) {
 // From paper to a deep teal.
 const shade = (share) => (known(share) ? mix(TEAL, share) : UNKNOWN);
 
-// From brown, below zero, over paper to teal; each side has an end of its own.
+// From brown, below zero, over paper to teal; as far from zero, as dark on both sides.
 const signed = (value, [low, high]) => (!known(value) ? UNKNOWN
-  : value < 0 ? mix(BROWN, low < 0 ? value / low : 0) : mix(TEAL, high > 0 ? value / high : 0));
+  : mix(value < 0 ? BROWN : TEAL, Math.abs(value) / (high > 0 ? high : -low || 1)));
 
 function ramp(element, colour, [low, high]) {
   const steps = Array.from({ length: 17 }, (_, i) => colour(low + ((high - low) * i) / 16).fill);

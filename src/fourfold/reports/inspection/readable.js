@@ -10,8 +10,9 @@ function scores(r) {
 
 function limitsOfScores() {
   if (!state.fit) return [-1, 1];
+  // What lies further below zero than anything above it would leave nothing of the rest.
   const [low, high] = range(itemsNow().values.flat(2));
-  return [Math.min(low, 0), Math.max(high, 0)];
+  return high > 0 ? [within(low, -high, 0), high] : [low, 0];
 }
 
 function drawReadable() {
@@ -75,7 +76,8 @@ function drawReadable() {
   tip(svg, (e) => { const here = at(e); return here ? said(here.item, here.token) : ""; });
   holder.append(names, svg);
   holder.scrollLeft = scrolled;
-  $("readable-low").textContent = state.fit ? ends(limits)[0] : "−1 or less";
+  const below = found.values.flat(2).some((value) => known(value) && value < limits[0]);
+  $("readable-low").textContent = ends(limits)[0] + (below || !state.fit ? " or less" : "");
   $("readable-high").textContent = ends(limits)[1];
   const share = (0 - limits[0]) / (limits[1] - limits[0]);
   $("readable-zero").style.left = `${100 * share}%`;
