@@ -366,6 +366,8 @@ def test_the_most_important_rows_of_an_ablation_come_first_with_their_interval()
     table = ablation_table(data)
     assert "<td>+12.5 [+5.0, +20.0]</td>" in table
     assert "Intervals are of the paired difference" in table
+    rows[0] |= {"layer": None, "head": None, "held": {"rho": "mean"}}
+    assert "<td>all layers, all heads</td><td>rho = mean</td>" in ablation_table(data)
     for row in rows:
         row["loss"] = 0.0
         row.pop("interval", None)

@@ -12,7 +12,7 @@ from fourfold.observe import observe
 from fourfold.observe.events import Event, events_of
 from fourfold.observe.inspection import inspect_reading
 from fourfold.observe.items import Item, asked_items, marked_items, read_by, stored_items
-from fourfold.tasks import Source, make_task
+from fourfold.tasks import TASKS, Source, make_task
 
 
 def read(name, index=0, question=0, **settings):
@@ -66,7 +66,7 @@ def test_a_question_asks_for_the_last_value_and_beside_it_for_those_before():
         assert right == Item(
             events[writes[-1]], (writes[-1],), f"{words[asked]} → {words[answer]}", asked, "right"
         )
-        before = [item.places[0] for item in items if item.role == "before"]
+        before = [item.places[0] for item in items if item.role == "same"]
         assert before == [place for place in writes[:-1] if words[place] != words[answer]]
         updated += len(before)
         others = [place for item in items if item.role == "other" for place in item.places]
@@ -106,15 +106,61 @@ def test_of_an_item_that_holds_nothing_its_forgotten_value_is_asked_for():
         if words[asked + 1] == "nothing":
             roles = [item.role for item in asked_items(words, events)]
             assert "right" not in roles
-            forgotten += "before" in roles
+            forgotten += "same" in roles
     assert forgotten > 3
 
 
-def test_a_question_for_something_else_than_a_value_has_no_row():
+def test_a_question_by_the_value_asks_for_what_its_item_stored():
     for index in range(5):
         _, words, events = read("reverse_recall", index)
-        assert stored_items(words, events)
-        assert asked_items(words, events) == []
+        right = [item for item in asked_items(words, events) if item.role == "right"]
+        assert [events[item.places[0]].item for item in right] == [words[-1]]
+
+
+def test_what_the_context_does_not_tell_is_not_looked_for_in_it():
+    told = 0
+    for index in range(20):
+        _, words, events = read("closed_book", index)
+        asked = [place for place, event in enumerate(events) if event.kind == "question"][-1]
+        known = words[asked] in words[: asked - 1]
+        assert bool(asked_items(words, events)) == known
+        told += known
+    assert 0 < told < 20
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_a_question_of_any_task_asks_for_was_stored_before_it(name):
+    task = make_task(name)
+    rows = 0
+    for index in range(15):
+        example = Source(task).example("iid", index)
+        question = example.questions[0] if example.questions else None
+        tokens, events = events_of(task, example, question)
+        words = [task.word(token) for token in tokens]
+        stored = {item.places for item in stored_items(words, events)}
+        for item in asked_items(words, events):
+            assert {(place,) for place in item.places} <= stored
+            assert max(item.places) < item.question
+            if item.role == "right":
+                rows += 1
+                following = [place for place in (item.question + 1,) if place < len(words)]
+                answer = [words[p] for p in following if events[p].kind == "answer"]
+                if answer and (example.task or name) != "reverse_recall":
+                    assert answer == [words[item.places[0]]]
+    assert rows
+
+
+def test_an_entity_is_asked_for_attribute_by_attribute():
+    changed = 0
+    for index in range(10):
+        _, words, events = read("revise", index)
+        for number, item in enumerate(
+            item for item in asked_items(words, events) if item.role == "right"
+        ):
+            asked = events[item.question].item
+            assert events[item.places[0]].item == f"{asked} a{number}"
+            changed += events[item.places[0]].kind == "update"
+    assert changed > 0
 
 
 def test_without_a_question_nothing_is_asked():
@@ -127,7 +173,7 @@ def test_without_a_question_nothing_is_asked():
 def test_asking_with_the_question_is_what_a_walk_through_all_states_finds(kind):
     tokens, words, events = read("overwrite", 3)
     model = model_of(kind, vocab_size=make_task("overwrite").vocab_size).double()
-    with observe(model, vectors=True) as trace, torch.no_grad():
+    with observe(model, reads=True, vectors=True) as trace, torch.no_grad():
         model(torch.tensor([tokens]))
     rows = trace.rows[0]
     memory = rows.memory[0]
@@ -151,8 +197,7 @@ def test_asking_with_the_question_is_what_a_walk_through_all_states_finds(kind):
                 else:
                     torch.testing.assert_close(found[t, number], cosine, rtol=1e-10, atol=1e-10)
         there = torch.einsum("hsd,hs->hd", states[item.question], rows.q[0, item.question])
-        read_there = rows.walk().read[0, item.question]
-        torch.testing.assert_close(there, read_there, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(there, trace.reads[0][item.question], rtol=1e-8, atol=1e-8)
 
 
 def test_a_row_of_a_page_is_the_mean_over_a_span_and_the_best_of_all_others():

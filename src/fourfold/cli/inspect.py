@@ -150,8 +150,9 @@ def _task(
     )
     if ablate:
         data["ablation"] = ablation(opened, task, split=of, examples=ABLATED)
-        asked = [example.questions for example in Source(task).examples(of, 0, ABLATED)]
-        data["ablated"] = {"examples": ABLATED, "questions": sum(map(len, asked))}
+        examples = Source(task).examples(of, 0, ABLATED)
+        questions = sum(len(each.questions) for each in examples)
+        data["ablated"] = {"examples": ABLATED, "questions": questions}
     return data
 
 

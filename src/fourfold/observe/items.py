@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor
 from fourfold.observe.events import Event
 from fourfold.observe.quantities import Rows
 
-STORES = ("untouched write", "first write", "update", "value", "marked")
-"""Events of tasks in which values are stored."""
+STORES = ("untouched write", "first write", "update", "repeat", "value", "marked")
+"""Events of tasks in which something is stored."""
 
-VALUE = re.compile(r"v\d+")
+SYMBOL, VALUE = re.compile(r"[a-z]\d+"), re.compile(r"v\d+")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Item:
         places: tokens that store it, in their order; what can be read of it is the mean over them.
         label: that tells it from others.
         question: the token whose query asks for it; None where its own addresses do.
-        role: of what a question asks for, "right", "before" (a value that stood there before) or
+        role: of what a question asks for, "right", "same" (another value of the same item) or
             "other", all else that was stored, of which the best counts; else "".
     """
 
@@ -56,56 +56,96 @@ def marked_items(events: Sequence[Event]) -> list[Item]:
 
 
 def stored_items(words: Sequence[str], events: Sequence[Event]) -> list[Item]:
-    """Every value that a task's statements store."""
-    return [
-        Item(event, (place,), word if event.item == word else f"{event.item} {word}".strip())
-        for place, (word, event) in enumerate(zip(words, events, strict=True))
-        if event.kind in STORES and VALUE.fullmatch(word)
-    ]
+    """Every value that a task's statements store; of a statement without one, its last symbol."""
+    statements: dict[Event, list[int]] = {}
+    for place, (word, event) in enumerate(zip(words, events, strict=True)):
+        if event.kind in STORES and SYMBOL.fullmatch(word):
+            statements.setdefault(event, []).append(place)
+    found = []
+    for event, places in statements.items():
+        for place in [place for place in places if VALUE.fullmatch(words[place])] or places[-1:]:
+            word = words[place]
+            label = word if event.item == word else f"{event.item} {word}".strip()
+            found.append(Item(event, (place,), label))
+    return sorted(found, key=lambda item: item.places)
 
 
 def asked_items(words: Sequence[str], events: Sequence[Event]) -> list[Item]:
-    """What each token of a task's question, and of its answer, asks for.
+    """What each token of a task's last question, and of its answer, asks for.
 
     The last token of the question asks for the first of the answer, and each of the answer for the
-    next. Of an item that was written several times, all values are given that stood in that place,
-    and beside them all others together, so that it can be seen which of them the question finds.
+    next. All values of the item that stood in that place are given, and beside them all others
+    together, so that it can be seen which of them the question finds.
     """
     prompt = [place for place, event in enumerate(events) if event.kind == "question"]
     if not prompt:
         return []
-    answer = [place for place, event in enumerate(events) if event.kind == "answer"]
-    name = events[prompt[-1]].item
+    asking, name = prompt[-1], events[prompt[-1]].item
     stored = [item.places[0] for item in stored_items(words, events)]
-    statements: dict[Hashable, list[int]] = {}
-    for place in stored:
-        if not name or events[place].item == name:
-            # A question that names no item asks for all that was to be kept.
-            statements.setdefault(events[place] if name else None, []).append(place)
+    own = _own(stored, events, name)
+    answer = [place for place in range(asking + 1, len(events)) if events[place].kind == "answer"]
+    said = [words[place] for place in answer]
+    if not said:
+        # The answer was not read; what is right is what was stored last.
+        said = [words[place] for place in own(0)[-1:]]
+    moves = any(event.kind in ("move", "swap") for event in events)
     found = []
-    for number, place in enumerate(answer or prompt[-1:]):
-        asking, right = [prompt[-1], *answer][number], words[place]
-        stood = [held[number] for held in statements.values() if number < len(held)]
-        same = [held for each in statements.values() for held in each if words[held] == right]
-        moved = [held for held in stored if words[held] == right] if name else []
-        last = ([held for held in stood if words[held] == right] or same or moved)[-1:]
-        before = [held for held in stood if words[held] != right] if name else []
-        shown = sorted({*before, *last})
+    for number, (place, right) in enumerate(zip([asking, *answer], said, strict=False)):
+        stood = own(number)
+        if right == name and not any(words[held] == right for held in stored):
+            last = stood[-1:]  # what names the item is answered, and not stored itself
+        else:
+            everywhere = [held for held in stored if words[held] == right]
+            mine = [held for held in everywhere if _is_of(events[held].item, name)]
+            # A value that moved stands where another item was written.
+            moved = everywhere if own(0) or moves else []
+            last = ([held for held in stood if words[held] == right] or mine or moved)[-1:]
+        same = [held for held in stood if name and words[held] != right]
+        shown = sorted({*same, *last})
         found += [
             Item(
                 events[held],
                 (held,),
-                f"{words[asking]} → {words[held]}",
-                asking,
-                "right" if held in last else "before",
+                f"{words[place]} → {words[held]}",
+                place,
+                "right" if held in last else "same",
             )
             for held in shown
         ]
         others = [held for held in stored if held not in shown and words[held] != right]
         if shown and others:
-            label = f"{words[asking]} → others"
-            found.append(Item(Event(""), tuple(others), label, asking, "other"))
+            label = f"{words[place]} → others"
+            found.append(Item(Event(""), tuple(others), label, place, "other"))
     return found
+
+
+def _own(stored: Sequence[int], events: Sequence[Event], name: str) -> Callable[[int], list[int]]:
+    """Where what a question asks for was stored, by the number of the answer's token.
+
+    Args:
+        stored: tokens that store.
+        name: of the item that the question names; "" asks for all that was stored, in its order.
+    """
+    if not name:
+        return lambda number: list(stored[number : number + 1])
+    statements: dict[Event, list[int]] = {}
+    for place in stored:
+        if _is_of(events[place].item, name):
+            statements.setdefault(events[place], []).append(place)
+    items = list(dict.fromkeys(event.item for event in statements))
+
+    def own(number: int) -> list[int]:
+        if len(items) > 1:  # an entity is asked for; each of its attributes is one token
+            held = [x for event, x in statements.items() if event.item in items[number:][:1]]
+            return [places[0] for places in held]
+        return [places[number] for places in statements.values() if number < len(places)]
+
+    return own
+
+
+def _is_of(item: str, name: str) -> bool:
+    """Whether an item is the one of a name, or an attribute of that entity."""
+    return item == name or item.startswith(f"{name} ")
 
 
 def read_by(rows: Rows, item: Item) -> Tensor:
@@ -120,8 +160,7 @@ def read_by(rows: Rows, item: Item) -> Tensor:
         (T, P, H) for the P places of the item, from −1 to 1; NaN before each was read.
     """
     assert item.question is not None
-    asked = rows.q[:, item.question : item.question + 1].expand_as(rows.q)
-    said = replace(rows, q=asked).walk().read[0]
+    said = rows.answers(rows.q[0, item.question])
     places = torch.tensor(item.places, device=rows.e.device)
     score = torch.cosine_similarity(said[:, None], rows.e[0, places], dim=-1)
     early = torch.arange(len(said), device=places.device)[:, None] < places

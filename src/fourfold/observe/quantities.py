@@ -93,6 +93,18 @@ class Rows:
             found.append(score.masked_fill((places > t)[:, None], float("nan")))
         return torch.stack(found)
 
+    def answers(self, query: Tensor) -> Tensor:
+        """What the state behind every token of the one row answers to the same query.
+
+        Args:
+            query: (H, S).
+
+        Returns:
+            (T, H, D), Eᵀ q.
+        """
+        found = [torch.einsum("hsd,hs->hd", memory[0], query) for _, memory in self._states()]
+        return torch.stack(found)
+
     def _states(self) -> Iterator[tuple[Tensor, Tensor]]:
         """At each token, Ēᵀ s (N, H, D) and the state behind it (N, H, S, D), which the next token
         changes in place: new ones, between what is kept, would leave the heap full of holes.

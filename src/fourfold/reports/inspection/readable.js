@@ -2,7 +2,7 @@
 const itemsNow = () => data.readable[layer().index];
 const itemName = (item) => (item.question === null ? visible(item.label) : `asked ${item.label}`) + (item.role === "right" ? " ✓" : "");
 const short = (text) => (text.length > 14 ? text.slice(0, 13) + "…" : text);
-const ROLES = { right: "the right answer", before: "what stood there before", other: "the best of all others that were stored" };
+const ROLES = { right: "the right answer", same: "another value of the same item", other: "the best of all others that were stored" };
 
 function scores(r) {
   return itemsNow().values[r].map((row) => row[state.head]);

@@ -47,13 +47,23 @@ def ablation_table(data: dict[str, Any]) -> str:
 def _rows(rows: list[dict[str, Any]], reach: tuple[float, float], interval: bool) -> str:
     head = "<tr><th>head</th><th>held</th><th>points lost</th><th>exact match</th><th></th></tr>"
     lines = "".join(
-        f"<tr><td>layer {row['layer']}, head {row['head']}</td><td>"
-        + ", ".join(f"{name} = {value:g}" for name, value in row["held"].items())
-        + f"</td><td>{_points(row, interval)}</td><td>{_percent(row)}</td>"
-        f"<td>{_bar(row, reach)}</td></tr>"
+        f"<tr><td>{_where(row)}</td><td>{_held(row)}</td><td>{_points(row, interval)}</td>"
+        f"<td>{_percent(row)}</td><td>{_bar(row, reach)}</td></tr>"
         for row in rows
     )
     return f"<div class='scroll'><table class='ablation'>{head}{lines}</table></div>\n"
+
+
+def _where(row: dict[str, Any]) -> str:
+    layer = "all layers" if row["layer"] is None else f"layer {row['layer']}"
+    return f"{layer}, {'all heads' if row['head'] is None else 'head ' + str(row['head'])}"
+
+
+def _held(row: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} = {value if isinstance(value, str) else format(value, 'g')}"
+        for name, value in row["held"].items()
+    )
 
 
 def _percent(row: dict[str, Any]) -> str:
