@@ -361,6 +361,7 @@ def test_the_most_important_rows_of_an_ablation_come_first_with_their_interval()
     assert len(re.findall(r"head \d+</td>", folded)) == 3
     assert "<td>+30.0</td>" in shown
     assert "<td>−25.0</td>" in shown
+    assert "<td>0.0</td>" in folded
     assert "Intervals" not in table
     rows[1]["interval"] = [0.05, 0.2]
     table = ablation_table(data)

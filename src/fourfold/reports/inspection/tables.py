@@ -79,7 +79,8 @@ def _points(row: dict[str, Any], interval: bool) -> str:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share + 0.0:+.1f}".replace("-", "−")
+    points = round(100 * share, 1)
+    return f"{points:+.1f}".replace("-", "−") if points else "0.0"
 
 
 def _bar(row: dict[str, Any], reach: tuple[float, float]) -> str:
