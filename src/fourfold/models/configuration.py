@@ -245,13 +245,14 @@ class FourfoldConfig(PreTrainedConfig):
             )
         if self.decay_times is not None:
             check_decay_times(self.decay_times)
-        check_reach(
-            self.mosaic_window,
-            self.mosaic_delay,
-            self.mosaic_training_delay,
-            self.mosaic_delay_draw,
-            prefix="mosaic_",
-        )
+        if OF_LAYERS["mosaic_"].intersection(self.layer_types):
+            check_reach(
+                self.mosaic_window,
+                self.mosaic_delay,
+                self.mosaic_training_delay,
+                self.mosaic_delay_draw,
+                prefix="mosaic_",
+            )
 
 
 def _as_json_has_them(options: Any) -> dict[str, dict[str, object]] | None:
