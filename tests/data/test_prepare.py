@@ -75,6 +75,16 @@ def test_what_was_left_out_is_told(entry, tmp_path):
     ]
 
 
+def test_too_little_validation_is_told(entry, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    for name, size in (("a", 1000), ("b", 10_000), ("c", 9999)):
+        (small / f"{name}.txt").write_text(name * size)
+    lines = prepared(entry.model_copy(update={"train": (small,)})).report.lines()
+    assert lines[1].startswith("Validation: 1 document, 1,000 bytes")
+    assert lines[2:] == ["Validation holds 4.76 % of the bytes; 5 % was asked for."]
+
+
 def test_validation_files_take_their_texts_out_of_training(entry, tmp_path):
     (tmp_path / "held.jsonl").write_text(json.dumps({"text": f" {TEXTS[3]}\n"}) + "\n{}\n")
     given = entry.model_copy(update={"validation": (tmp_path / "held.jsonl",)})

@@ -21,7 +21,7 @@ def test_the_standard_library_is_megabytes_of_code_without_tests():
     corpus = load_corpus()
     assert len(corpus.train) + len(corpus.validation) > 5_000_000
     assert corpus.train_documents > 10 * corpus.validation_documents > 0
-    assert corpus.left_out == []
+    assert corpus.notes == []
 
 
 def texts_of(stream):
@@ -44,10 +44,18 @@ def test_files_of_all_kinds_below_a_folder_are_read_and_what_is_no_text_is_told(
     found = [*texts_of(corpus.train), *texts_of(corpus.validation)]
     assert sorted(found) == ["# marked", "odd name", "one", "plain " * 9, "two"]
     assert corpus.train_documents + corpus.validation_documents == 5
-    told = " ".join(corpus.left_out)
+    told = " ".join(corpus.notes)
     assert "1 bad record" in told
     assert "c.jsonl, line 2, must be a JSON object" in told
     assert "1 empty text" in told
+
+
+def test_too_little_validation_is_told(tmp_path):
+    for name, size in (("small", 1000), ("large", 10_000), ("other", 9999)):
+        (tmp_path / f"{name}.txt").write_text(name[0] * size)
+    corpus = load_corpus(tmp_path)
+    assert texts_of(corpus.validation) == ["s" * 1000]
+    assert corpus.notes == ["Validation holds 4.76 % of the bytes; 5 % was asked for."]
 
 
 def test_the_same_text_under_two_names_is_on_one_side(tmp_path):

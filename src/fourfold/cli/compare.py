@@ -35,7 +35,7 @@ def run_comparison(
         f"documents to train on, {len(corpus.validation):,} in {corpus.validation_documents} "
         f"others to measure with."
     )
-    say(*corpus.left_out)
+    say(*corpus.notes)
     options = with_steps(ComparisonOptions(seed=seed), steps)
     training = replace(options.training, learning_rate=learning_rate, seed=seed)
     options = replace(options, training=training)

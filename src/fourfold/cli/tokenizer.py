@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerFast
 from fourfold.cli.common import console, say
 from fourfold.data.bpe import check_size, train_bpe
 from fourfold.data.encoding import encoder_of
+from fourfold.data.report import below_share
 from fourfold.data.sources import find_files, printable
-from fourfold.data.split import Side, Split, hold_back, parts
+from fourfold.data.split import Side, Split, held_bytes, hold_back, parts
 from fourfold.data.survey import Survey, take_survey
 from fourfold.files import sync_file, sync_folder
 
@@ -57,7 +58,8 @@ def train_tokenizer(paths: Sequence[Path], *, vocab_size: int, out: Path, text_f
         lines.insert(0, f"The text has no pairs left to join for {vocab_size:,} entries.")
     if survey.bad.count:
         lines.insert(0, f"Left out: {survey.bad.count:,} bad records; first: {survey.bad.first[0]}")
-    say(*lines)
+    held, total = held_bytes(survey, split), int(survey.sizes[survey.usable].sum())
+    say(*lines, *below_share(held, total, HELD_BACK))
 
 
 class _Text:

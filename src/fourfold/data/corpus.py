@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fourfold.data.report import left_out
+from fourfold.data.report import below_share, left_out
 from fourfold.data.sources import find_files, printable
-from fourfold.data.split import Side, hold_back, parts
+from fourfold.data.split import Side, held_bytes, hold_back, parts
 from fourfold.data.survey import take_survey
 from fourfold.models.tokenizer import EOS
 
@@ -34,7 +34,7 @@ class Corpus:
         name: where the text came from.
         train, validation: (tokens,) int16; bytes, and END_OF_TEXT after each document.
         train_documents, validation_documents: how many.
-        left_out: sentences about records that are no text, or empty.
+        notes: sentences about records that are no text, or empty, and about too little validation.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Corpus:
     validation: Tensor
     train_documents: int
     validation_documents: int
-    left_out: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def fingerprint(self) -> str:
         """SHA-256 of both streams."""
@@ -63,8 +63,9 @@ def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
     else:
         name, files = printable(str(path)), find_files([path])
     survey = take_survey(files)
+    split = hold_back(survey, VALIDATION_SHARE)
     texts: dict[Side, list[bytes]] = {Side.TRAIN: [], Side.VALIDATION: []}
-    for part in parts(files, "text", survey, hold_back(survey, VALIDATION_SHARE)):
+    for part in parts(files, "text", survey, split):
         texts[part.side].append(b"".join(part.pieces))
     train, validation = texts[Side.TRAIN], texts[Side.VALIDATION]
     return Corpus(
@@ -73,7 +74,14 @@ def load_corpus(path: str | os.PathLike[str] | None = None) -> Corpus:
         validation=tokens_of(validation),
         train_documents=len(train),
         validation_documents=len(validation),
-        left_out=left_out(survey.bad, survey.empty),
+        notes=[
+            *left_out(survey.bad, survey.empty),
+            *below_share(
+                held_bytes(survey, split),
+                int(survey.sizes[survey.usable].sum()),
+                VALIDATION_SHARE,
+            ),
+        ],
     )
 
 

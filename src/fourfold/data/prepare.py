@@ -29,7 +29,7 @@ from fourfold.data.survey import Progress, Skipped, Survey, digest_of, take_surv
 from fourfold.data.tokenizers import end_of_text, vocabulary_size
 from fourfold.sessions.fingerprint import tokenizer_of
 
-VERSION = 1
+VERSION = 2
 """Of what becomes of a text; a change makes all of it anew."""
 
 BUCKETS = 64
@@ -165,7 +165,7 @@ class _Preparation:
             split = hold_back(survey, share)
             abouts = {
                 Side.VALIDATION: files.about(),
-                Side.TRAIN: files.about(survey, repeated=_repeated(survey, split)),
+                Side.TRAIN: files.about(survey, share=share, repeated=_repeated(survey, split)),
             }
             self._write(folder, abouts, files, survey, split)
 
@@ -279,12 +279,12 @@ class _Files:
         """What the user called them."""
         return ", ".join(printable(str(path)) for path in self._paths)
 
-    def about(self, survey: Survey | None = None, **counts: int) -> dict[str, Any]:
+    def about(self, survey: Survey | None = None, **more: Any) -> dict[str, Any]:
         """For a store; what was left out is told once, by the store that names ``survey``."""
         names = [printable(str(path)) for path in self._paths]
         if survey is None:
-            return _about(names, Skipped(), Skipped(), **counts)
-        return _about(names, survey.bad, survey.empty, **counts)
+            return _about(names, Skipped(), Skipped(), **more)
+        return _about(names, survey.bad, survey.empty, **more)
 
     def check(self) -> None:
         """See that no file has changed.
@@ -297,12 +297,19 @@ class _Files:
 
 
 def _about(
-    sources: list[str], bad: Skipped, empty: Skipped, repeated: int = 0, in_validation: int = 0
+    sources: list[str],
+    bad: Skipped,
+    empty: Skipped,
+    *,
+    share: float | None = None,
+    repeated: int = 0,
+    in_validation: int = 0,
 ) -> dict[str, Any]:
     return {
         "sources": sources,
         "bad": asdict(bad),
         "empty": asdict(empty),
+        "share": share,
         "repeated": repeated,
         "in_validation": in_validation,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,12 @@ def read_texts(files: Iterable[Path], field: str = "text") -> Iterator[Text | Ba
 
 
 def _pieces(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    """All of a file but the mark that some programs put before UTF-8, which is no text."""
     with faults_named(path):
-        while piece := stream.read(PIECE):
+        piece = stream.read(PIECE).removeprefix(BOM_UTF8)
+        while piece:
             yield piece
+            piece = stream.read(PIECE)
 
 
 def _lines(path: Path, field: str) -> Iterator[Text | BadRecord]:

@@ -8,6 +8,9 @@ from typing import Any
 from fourfold.data.store import TokenStore
 from fourfold.data.survey import Skipped
 
+LARGEST_CHARACTER = 4
+"""Bytes of UTF-8."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -20,6 +23,7 @@ class Report:
         first_bad, first_empty: the first ten of each, in sentences with file and line.
         repeated: documents of training whose text came before; they are kept.
         in_validation: documents that were left out of training, for validation holds their text.
+        share: of all bytes that validation was to hold; None if its files were named.
     """
 
     train: TokenStore | None
@@ -30,6 +34,7 @@ class Report:
     first_empty: list[str] = field(default_factory=list)
     repeated: int = 0
     in_validation: int = 0
+    share: float | None = None
 
     @classmethod
     def of(cls, train: TokenStore | None, validation: TokenStore) -> Report:
@@ -45,19 +50,17 @@ class Report:
             first_empty=_first(empty),
             repeated=0 if train is None else train.about["repeated"],
             in_validation=0 if train is None else train.about["in_validation"],
+            share=None if train is None else train.about["share"],
         )
 
     def lines(self) -> list[str]:
         """Sentences for a person."""
-        lines = []
-        for name, store in (("Training", self.train), ("Validation", self.validation)):
-            if store is not None:
-                lines.append(
-                    f"{name}: {_counted(len(store), 'document')}, "
-                    f"{_counted(store.total_bytes, 'byte')}, "
-                    f"{_counted(store.total_tokens, 'token')}."
-                )
-        lines += left_out(Skipped(self.bad, self.first_bad), Skipped(self.empty, self.first_empty))
+        lines = [] if self.train is None else [size_of("Training", self.train)]
+        lines.append(size_of("Validation", self.validation))
+        if self.train is not None and self.share is not None:
+            held = self.validation.total_bytes
+            lines += below_share(held, self.train.total_bytes + held, self.share)
+        lines += self.left_out()
         if self.in_validation:
             lines.append(
                 f"Left out of training: {_counted(self.in_validation, 'document')} whose text is "
@@ -69,6 +72,29 @@ class Report:
                 "earlier one."
             )
         return lines
+
+    def left_out(self) -> list[str]:
+        """Those about records that were left out."""
+        return left_out(Skipped(self.bad, self.first_bad), Skipped(self.empty, self.first_empty))
+
+
+def size_of(name: str, store: TokenStore) -> str:
+    """How much ``store`` holds, which is called ``name``."""
+    return (
+        f"{name}: {_counted(len(store), 'document')}, {_counted(store.total_bytes, 'byte')}, "
+        f"{_counted(store.total_tokens, 'token')}."
+    )
+
+
+def below_share(held: int, total: int, share: float) -> list[str]:
+    """A sentence if ``held`` bytes are less than ``share`` of ``total``, by more than a
+    character."""
+    if held + LARGEST_CHARACTER >= share * total:
+        return []
+    return [
+        f"Validation holds {100 * held / total:.3g} % of the bytes; {100 * share:.3g} % was asked "
+        "for."
+    ]
 
 
 def left_out(bad: Skipped, empty: Skipped) -> list[str]:

@@ -28,10 +28,16 @@ class Side(IntEnum):
 
 @dataclass(frozen=True)
 class Split:
-    """sides: (texts,) of ``Side``. start: bytes that training has of a text CUT or SHORTENED."""
+    """Where all texts go.
+
+    Attributes:
+        sides: (texts,) of ``Side``.
+        start, shortened: bytes that training has of the text CUT, and of those SHORTENED.
+    """
 
     sides: npt.NDArray[np.int8]
     start: int = 0
+    shortened: int = 0
 
 
 def all_to(side: Side, survey: Survey) -> Split:
@@ -49,8 +55,9 @@ def hold_back(survey: Survey, share: float) -> Split:
     """``share`` of the bytes to validation; which, only the texts decide.
 
     Texts are taken in the order of their hashes until they hold so much, equal ones together, but
-    for any that would bring it over twice that. If none is small enough, the end of the longest
-    text is cut off. Names, order and number of files do not matter.
+    for any that would bring it over twice that. If those that are small enough do not hold half of
+    it, what is missing is cut off the end of the longest of the others. Names, order and number of
+    files do not matter.
 
     Raises:
         ValueError: there is too little text for two sides.
@@ -69,24 +76,40 @@ def hold_back(survey: Survey, share: float) -> Split:
         if held + size <= 2 * share * total and held + size < total:
             sides[group] = Side.VALIDATION
             held += size
-    return Split(sides) if held else _cut(survey, sides, share, total)
-
-
-def _cut(survey: Survey, sides: npt.NDArray[np.int8], share: float, total: int) -> Split:
-    longest = int(np.argmax(np.where(survey.usable, survey.sizes, 0)))
-    alike = np.flatnonzero((survey.digests == survey.digests[longest]).all(1) & survey.usable)
-    # They may differ in white space at their ends: what the shortest holds back, all do.
-    shortest = int(alike[np.argmin(survey.sizes[alike])])
-    # The last four bytes of UTF-8 hold the start of a character, where it can be cut.
-    start = int(survey.sizes[shortest]) - max(4, int(share * total / len(alike)))
-    if start < 1:
+    if held >= share * total / 2:
+        return Split(sides)
+    split = _cut(survey, sides, share * total - held)
+    if split is None and not held:
         raise ValueError(
             f"{total} bytes of text are too little to hold some back for validation; give "
             "more text, or, in a recipe, validation files."
         )
-    sides[alike] = Side.SHORTENED
+    return split or Split(sides)
+
+
+def held_bytes(survey: Survey, split: Split) -> int:
+    """How much is for validation, but for the rest of a character that is cut."""
+    cut = survey.sizes[split.sides == Side.CUT] - split.start
+    return int(survey.sizes[split.sides == Side.VALIDATION].sum() + cut.sum())
+
+
+def _cut(survey: Survey, sides: npt.NDArray[np.int8], wanted: float) -> Split | None:
+    """``sides`` with the longest text of training cut for ``wanted`` bytes of validation; None if
+    it is too short for that."""
+    longest = int(np.argmax(np.where(sides == Side.TRAIN, survey.sizes, 0)))
+    alike = np.flatnonzero((survey.digests == survey.digests[longest]).all(1) & survey.usable)
+    # They may differ in white space and in the ends of lines: what is cut off the shortest, the
+    # others must not hold either, whatever of their bytes is none of the text.
+    shortest = int(alike[np.argmin(survey.sizes[alike])])
+    # The last four bytes of UTF-8 hold the start of a character, where it can be cut.
+    start = int(survey.sizes[shortest]) - max(4, int(wanted / len(alike)))
+    if start < 1:
+        return None
+    shortened = start - int(survey.unhashed[shortest])
+    sides = sides.copy()
+    sides[alike] = Side.SHORTENED if shortened > 0 else Side.NOWHERE
     sides[shortest] = Side.CUT
-    return Split(sides, start)
+    return Split(sides, start, shortened)
 
 
 def _keys(digests: npt.NDArray[np.uint8]) -> npt.NDArray[np.bytes_]:
@@ -135,10 +158,11 @@ def parts(files: Sequence[Path], text_field: str, survey: Survey, split: Split) 
         if side == Side.NOWHERE:
             continue
         if side in (Side.CUT, Side.SHORTENED):
-            start, end = _divided(record.pieces, split.start)
+            place = split.start if side == Side.CUT else split.shortened
+            start, end = _divided(record.pieces, place)
             found = [
-                part_of(Side.TRAIN, split.start, start),
-                part_of(Side.VALIDATION, size - split.start, end),
+                part_of(Side.TRAIN, place, start),
+                part_of(Side.VALIDATION, size - place, end),
             ]
             given = found if side == Side.CUT else found[:1]
         else:

@@ -45,22 +45,30 @@ class TextMeter:
 
     Attributes:
         size: bytes so far.
+        unhashed: of these, bytes that ``digest`` leaves out: white space at the start, and the
+            first of two that end a line.
         fault: the first byte, from 0, that is no UTF-8; None if there is none so far.
     """
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.unhashed = 0
         self.fault: int | None = None
         self._hash = hashlib.blake2b(digest_size=DIGEST)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._begun = False
+        self._return = b""
         self._space = bytearray()
 
     def update(self, piece: bytes) -> None:
         """Read on."""
         self._check(piece)
         self.size += len(piece)
-        body = piece if self._begun else piece.lstrip()
+        whole = self._return + piece
+        # The next piece says whether that is half of "\r\n"; behind the last, it is white space.
+        read = whole.removesuffix(b"\r")
+        self._return = whole[len(read) :]
+        body = _lines(read) if self._begun else _lines(read).lstrip()
+        self.unhashed += len(read) - len(body)
         if not body:
             return
         self._begun = True
@@ -81,7 +89,8 @@ class TextMeter:
         return not self._begun
 
     def digest(self) -> bytes:
-        """Of the text without white space at its ends: texts that differ in no more are equal."""
+        """Of the text without white space at its ends, its lines ended by "\\n" whatever ends them:
+        texts that differ in no more are equal."""
         return self._hash.digest()
 
     def _check(self, piece: bytes, final: bool = False) -> None:
@@ -96,7 +105,12 @@ class TextMeter:
 
 def digest_of(text: bytes) -> bytes:
     """``TextMeter.digest`` of a whole text."""
-    return hashlib.blake2b(text.strip(), digest_size=DIGEST).digest()
+    return hashlib.blake2b(_lines(text).strip(), digest_size=DIGEST).digest()
+
+
+def _lines(text: bytes) -> bytes:
+    """The same lines, each ended by "\\n"."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,7 @@ class Survey:
     Attributes:
         sizes: (texts,) bytes.
         digests: (texts, DIGEST) uint8.
+        unhashed: (texts,) bytes, see ``TextMeter``.
         usable: (texts,) bool; the others are empty or no UTF-8.
         bad: records that are none, or no UTF-8.
         empty: texts of white space alone.
@@ -113,6 +128,7 @@ class Survey:
 
     sizes: npt.NDArray[np.int64]
     digests: npt.NDArray[np.uint8]
+    unhashed: npt.NDArray[np.int64]
     usable: npt.NDArray[np.bool_]
     bad: Skipped
     empty: Skipped
@@ -127,7 +143,7 @@ def take_survey(
         OSError: a file cannot be read.
         ValueError: a file is damaged or cut off, or there is no text in any.
     """
-    sizes, digests, usable = array("q"), bytearray(), array("b")
+    sizes, digests, unhashed, usable = array("q"), bytearray(), array("q"), array("b")
     bad, empty = Skipped(), Skipped()
     done = reported = 0
     for record in read_texts(files, text_field):
@@ -144,6 +160,7 @@ def take_survey(
             bad.add(record.sentence(f"is no UTF-8: byte {meter.fault + 1} fits nowhere."))
         sizes.append(meter.size)
         digests += meter.digest()
+        unhashed.append(meter.unhashed)
         usable.append(not meter.blank and meter.fault is None)
         done += meter.size
         if on_progress is not None and done - reported >= REPORT_EVERY:
@@ -156,6 +173,7 @@ def take_survey(
     return Survey(
         sizes=np.array(sizes, dtype=np.int64),
         digests=np.frombuffer(bytes(digests), dtype=np.uint8).reshape(-1, DIGEST),
+        unhashed=np.array(unhashed, dtype=np.int64),
         usable=np.array(usable, dtype=np.bool_),
         bad=bad,
         empty=empty,
