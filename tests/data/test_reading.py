@@ -81,6 +81,32 @@ def test_a_file_is_read_once_however_often_it_is_named(tmp_path):
     assert [file.name for file in files] == ["a.txt", "b.txt"]
 
 
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    for folder in ("a", "b", "b/c"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text("text")
+    closed, scandir = tmp_path / "b" / "c", os.scandir
+
+    def refusing(path="."):  # as for a user who has no right to; root has all
+        if os.fspath(path) == str(closed):
+            raise PermissionError(13, "Permission denied", str(closed))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(OSError, match=rf"{closed} cannot be read: Permission denied\."):
+        find_files([tmp_path])
+
+
+def test_the_mark_before_utf8_is_no_text(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "a.txt").write_bytes(mark + "plain é\ufeff".encode())
+    (tmp_path / "b.md.gz").write_bytes(gzip.compress(mark + b"two"))
+    (tmp_path / "c.jsonl").write_bytes(mark + jsonl(["three"]))
+    (tmp_path / "d.txt").write_bytes(mark)
+    found = [b"".join(record.pieces).decode() for record in read_texts(find_files([tmp_path]))]
+    assert found == ["plain é\ufeff", "two", "three", ""]
+
+
 def test_a_text_of_any_length_is_read_in_pieces(tmp_path):
     (tmp_path / "long.txt.gz").write_bytes(gzip.compress(bytes(10_000_000)))
     sizes = [len(piece) for text in read_texts(find_files([tmp_path])) for piece in text.pieces]

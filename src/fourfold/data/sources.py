@@ -33,6 +33,7 @@ def find_files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
     Raises:
         FileNotFoundError: nothing is there.
+        OSError: a folder cannot be read.
         ValueError: a file of another kind, or a folder with no file of these kinds.
     """
     found: dict[str, Path] = {}
@@ -49,10 +50,23 @@ def _below(path: Path) -> list[Path]:
         if kind_of(path) is None:
             raise ValueError(f"{path} must end in {ENDINGS}.")
         return [path]
-    files = sorted(x for x in path.rglob("*") if kind_of(x) is not None and x.is_file())
+    try:  # rglob would pass over a folder that it may not read
+        found = (
+            Path(folder, name)
+            for folder, _, names in os.walk(path, onerror=_raise)
+            for name in names
+        )
+        files = sorted(x for x in found if kind_of(x) is not None and x.is_file())
+    except OSError as error:
+        name = printable(str(error.filename))
+        raise OSError(f"{name} cannot be read: {error.strerror}.") from error
     if not files:
         raise ValueError(f"{path} holds no text in files that end in {ENDINGS}.")
     return files
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def printable(name: str) -> str:
