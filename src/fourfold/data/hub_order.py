@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,8 @@ class HubOrder:
         rank, world_size: this process, and how many there are.
 
     Attributes:
-        bad, empty: records that were left out since this process began.
+        bad, empty: records of this process's share that were left out in the first epoch, so that
+            each counts once; a position keeps them.
     """
 
     def __init__(
@@ -102,6 +103,8 @@ class HubOrder:
             "records": self._records,
             "stream": self._begin,
             "taken": self._taken,
+            "bad": asdict(self.bad),
+            "empty": asdict(self.empty),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -120,6 +123,10 @@ class HubOrder:
                 )
         self._start(state["epoch"], state["records"], state["stream"])
         self._read_block()
+        self.bad, self.empty = (
+            Skipped.of(state["bad"]),
+            Skipped.of(state["empty"]),
+        )  # block included
         if state["taken"] > len(self._block):
             raise ValueError(f"The data set {self.dataset.entry.name} is shorter than it was.")
         self._taken = state["taken"]
@@ -164,6 +171,7 @@ class HubOrder:
     def _read_block(self) -> None:
         """Read and encode the records that follow; none at the end of the epoch."""
         texts, size, self._length = [], 0, 0
+        bad, empty = (self.bad, self.empty) if self._epoch == 0 else (Skipped(), Skipped())
         share = f" for process {self.rank}" if self.world_size > 1 else ""
         while self._length < BLOCK and size < BLOCK_BYTES:
             try:
@@ -172,7 +180,7 @@ class HubOrder:
                 break
             self._length += 1
             place = f"{self.dataset.entry.name}, record {self._records + self._length}{share},"
-            text = usable_text(record, place, self.bad, self.empty)
+            text = usable_text(record, place, bad, empty)
             if text is not None and not self.held_back(digest_of(text)):
                 size += len(text)
                 texts.append(text)

@@ -8,7 +8,7 @@ reads which lanes: two processes read what one would.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -89,6 +89,28 @@ class _Piece:
     start: int
     count: int
     before: int
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far all lanes had come when they were asked; what is read since does not change it."""
+
+    order: dict[str, Any]
+    lanes: tuple[_Lane, ...]
+
+    def state(self) -> dict[str, Any]:
+        """The same as JSON can hold it."""
+        return {
+            "order": self.order,
+            "lanes": [
+                {
+                    "document": None if lane.document is None else lane.document.reference(),
+                    "offset": lane.offset,
+                    "read": lane.read,
+                }
+                for lane in self.lanes
+            ],
+        }
 
 
 class Lanes(Iterator[Window]):
@@ -183,19 +205,13 @@ class Lanes(Iterator[Window]):
         """Tokens that are read: the end of text only where something may follow it."""
         return document.length if self.memory == "stream" else document.length - 1
 
+    def position(self) -> Position:
+        """How far all lanes have come."""
+        return Position(self.order.state(), tuple(replace(lane) for lane in self._lanes))
+
     def state(self) -> dict[str, Any]:
         """How far all lanes have come; JSON can hold it."""
-        return {
-            "order": self.order.state(),
-            "lanes": [
-                {
-                    "document": None if lane.document is None else lane.document.reference(),
-                    "offset": lane.offset,
-                    "read": lane.read,
-                }
-                for lane in self._lanes
-            ],
-        }
+        return self.position().state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there.

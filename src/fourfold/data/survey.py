@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,11 @@ class Skipped:
 
     count: int = 0
     first: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Skipped:
+        """From what ``dataclasses.asdict`` made of one."""
+        return cls(kept["count"], list(kept["first"]))
 
     def add(self, sentence: str) -> None:
         self.count += 1
