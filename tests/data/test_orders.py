@@ -204,6 +204,28 @@ def test_bad_records_of_a_stream_are_counted(tmp_path):
     assert following(order, 2) == ["one", "two"]
     assert order.bad.first == [f"{tmp_path}/d, record 2, holds no text."]
     assert order.empty.first == [f"{tmp_path}/d, record 3, is empty."]
+    assert following(order, 3) == ["one", "two", "one"]
+    again = hub_order_of(tmp_path / "d")
+    again.restore(through_json(order.state()))
+    following(again, 9)
+    for found in (order, again):  # in later epochs they are the same records
+        assert (found.bad.count, found.empty.count) == (1, 1)
+
+
+def test_a_position_keeps_the_count_of_bad_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub_order, "BLOCK", 3)
+    (tmp_path / "d").mkdir()
+    lines = [{"text": None if number % 2 else f"text {number}"} for number in range(40)]
+    (tmp_path / "d" / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    order, again = (hub_order_of(tmp_path / "d") for _ in range(2))
+    for _ in range(4):
+        following(order, 3)
+        again.restore(through_json(order.state()))
+        assert again.bad == order.bad
+        assert again.state() == order.state()
+    following(again, 9)
+    assert again.bad.count == 20
+    assert len(again.bad.first) == 10
 
 
 def test_what_is_held_back_of_a_stream_is_never_trained_on(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -55,6 +56,25 @@ def write_recipe(folder: Path, **training) -> Path:
             }
         )
     )
+    return recipe
+
+
+def stream_recipe(folder: Path, *, checkpoints=None, data=None, **training) -> Path:
+    """A recipe whose text is a data set of 200 short documents and seven records without one."""
+    records = [{"text": f"document {number} of the set"} for number in range(200)]
+    for number in (3, 8, 40, 41):
+        records.insert(number, {"text": None})
+    for number in (5, 6, 90):
+        records.insert(number, {"text": " "})
+    (folder / "set").mkdir(parents=True)
+    lines = "\n".join(json.dumps(record) for record in records)
+    (folder / "set" / "a.jsonl").write_text(lines)
+    recipe = write_recipe(folder, **training)
+    content = yaml.safe_load(recipe.read_text())
+    cache = str(folder / "tokens")
+    content["data"] = {"dataset": {"name": str(folder / "set")}, "cache": cache, **(data or {})}
+    content["checkpoints"] = checkpoints or content["checkpoints"]
+    recipe.write_text(yaml.safe_dump(content))
     return recipe
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import resource
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from runs import start, write_recipe
+from runs import start, stream_recipe, write_recipe
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
@@ -25,10 +27,13 @@ from fourfold.data.store_order import StoreOrder
 from fourfold.evaluation.language import evaluate_text
 from fourfold.files import lock
 from fourfold.models.matching import count_parameters
+from fourfold.ops.pointwise import IGNORED
 from fourfold.training.checkpoint import Checkpoints
+from fourfold.training.events import Listener
 from fourfold.training.log import Log, read_log
 from fourfold.training.recipe import read_recipe
 from fourfold.training.trainer import LOG_COLUMNS, Trainer
+from fourfold.training.window_loss import window_loss
 
 
 def invoke(*arguments):
@@ -185,19 +190,95 @@ def test_the_log_is_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
     assert done == ["log.csv", "validation.csv", "checkpoint"]
 
 
-def test_bad_records_of_a_stream_are_counted(tmp_path):
-    folder = tmp_path / "set"
-    folder.mkdir()
-    lines = [{"text": f"document {number} of the set"} for number in range(300)]
-    lines[7] = {"text": None}
-    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    recipe = write_recipe(tmp_path, steps=3)
+@pytest.mark.parametrize(("tokens", "batch"), [(150, 8), (700, 2)])
+def test_validation_predicts_as_many_tokens_as_the_recipe_says(
+    tmp_path, monkeypatch, tokens, batch
+):
+    (tmp_path / "held.txt").write_text("of many lanes it fills but one; " * 40)
+    recipe = write_recipe(tmp_path, steps=1, batch_size=batch)
     content = yaml.safe_load(recipe.read_text())
-    content["data"] = {"dataset": {"name": str(folder)}, "cache": str(tmp_path / "tokens")}
+    content["data"]["validation"] = str(tmp_path / "held.txt")
+    content["evaluation"]["tokens"] = tokens
     recipe.write_text(yaml.safe_dump(content))
-    done = train_by_command(recipe, tmp_path / "out")
+    trainer = Trainer(read_recipe(recipe), tmp_path / "out")
+    windows = []
+    monkeypatch.setattr(
+        "fourfold.training.trainer.window_loss",
+        lambda model, window, cache: windows.append(window) or window_loss(model, window, cache),
+    )
+    loss, bits = trainer.validate()
+    predicted = sum(int((window.targets != IGNORED).sum()) for window in windows)
+    size = sum(float(window.bytes) for window in windows)
+    assert predicted == tokens
+    assert size == pytest.approx(tokens * 1280 / 1281)  # a text of 1,280 bytes and its end
+    assert bits == pytest.approx(loss * predicted / size / math.log(2))
+    monkeypatch.undo()
+    assert trainer.run()["validation_tokens"] == tokens
+
+
+def test_bad_records_of_a_stream_are_told_and_kept_with_the_result(tmp_path):
+    done = train_by_command(stream_recipe(tmp_path, steps=3), tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Left out: 1 bad record.") == 2  # to validate with, and to train on
+    assert done.stdout.count("Left out: 4 bad records.") == 2  # to validate with, and to train on
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    counts = {"bad": 4, "empty": 3}
+    assert result["left_out"] == {"prepared": counts, "streamed": counts}
+
+
+@pytest.mark.parametrize(
+    ("options", "largest_file", "said"),
+    [
+        ({"learning_rate": 1e30, "warmup_steps": 2}, None, "became nan at step"),
+        ({}, 10_000, "The checkpoint of step 7 cannot be written"),
+    ],
+)
+def test_bad_records_are_told_however_a_run_ends(tmp_path, options, largest_file, said):
+    recipe = stream_recipe(tmp_path, steps=30, **options)
+    done = train_by_command(recipe, tmp_path / "out", largest_file)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stdout.count("Left out: 4 bad records.") == 2
+
+
+def test_bad_records_of_files_are_kept_with_the_result(tmp_path):
+    recipe = write_recipe(tmp_path, steps=1)
+    (tmp_path / "text" / "bad.jsonl").write_text("{\n" + '{"text": ""}\n' * 2)
+    run(recipe, tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["left_out"]["prepared"] == {"bad": 1, "empty": 2}
+
+
+class KilledError(Exception):
+    """A run that ends in the midst."""
+
+
+def test_a_stream_is_gone_on_with_bit_by_bit_however_far_it_was_read_ahead(tmp_path):
+    weights = []
+    for ahead, killed in ((0, False), (3, True)):
+        recipe = stream_recipe(
+            tmp_path / str(ahead),
+            steps=12,
+            checkpoints={"every": 3, "keep": 1},
+            data={"prefetch": ahead},
+        )
+        out = tmp_path / str(ahead) / "out"
+
+        def stop(update):
+            if update.step == 8:
+                raise KilledError
+
+        if killed:
+            with pytest.raises(KilledError):
+                Trainer(read_recipe(recipe), out).run(Listener(updated=stop))
+            assert "prefetch" not in [thread.name for thread in threading.enumerate()]
+            assert Checkpoints(out / "checkpoints", keep=1).steps() == [6]
+        Trainer(read_recipe(recipe), out).run()
+        assert "prefetch" not in [thread.name for thread in threading.enumerate()]
+        log = [row["loss"] for row in read_log(out / "log.csv")]
+        weights.append((log, load_file(out / "model" / "model.safetensors")))
+    (log, one), (other_log, other) = weights
+    assert log == other_log
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
 
 
 def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path):

@@ -44,14 +44,19 @@ def run_training(recipe: Recipe, out: Path) -> None:
             progress.stop()
             if trainer.first:
                 say(
-                    *trainer.text.left_out(),
+                    *trainer.left_out(),
                     f"Stopped after step {stopped.step:,}; all of it is saved in {out}. "
                     f"To go on: {_same_command(trainer.processes.count)}",
                 )
             raise typer.Exit(STOPPED) from stopped
+        except (ArithmeticError, OSError, ValueError):
+            progress.stop()
+            if trainer.first:
+                say(*trainer.left_out())
+            raise
     if trainer.first:
         say(
-            *trainer.text.left_out(),
+            *trainer.left_out(),
             f"{result['tokens']:,} tokens read. Validation: "
             f"{result['validation_bits_per_byte']:.4f} bits per byte. Model: {out / 'model'}",
         )

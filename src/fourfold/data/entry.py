@@ -37,6 +37,7 @@ class DataEntry(Section):
         validation_documents: of ``dataset`` that are held back.
         text: the field of .jsonl and column of .parquet that hold the text.
         cache: folder for tokens; None for one in the user's cache.
+        prefetch: windows that a thread reads ahead of the one that is trained on; 0 for none.
     """
 
     train: tuple[Path, ...] | None = None
@@ -46,6 +47,7 @@ class DataEntry(Section):
     validation_documents: int = Field(default=500, ge=1)
     text: str = "text"
     cache: Path | None = None
+    prefetch: int = Field(default=2, ge=0)
 
     @field_validator("train", "validation", mode="before")
     @classmethod

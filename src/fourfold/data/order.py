@@ -16,8 +16,8 @@ class TokenDocument(Protocol):
         """Tokens, the end of text included."""
 
     @property
-    def size(self) -> int:
-        """Bytes of its text."""
+    def size(self) -> float:
+        """Bytes of its text; of a part of a document, its share of them."""
 
     def tokens(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """The tokens from ``start`` to before ``stop``."""

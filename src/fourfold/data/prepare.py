@@ -19,7 +19,7 @@ from fourfold.data.entry import DataEntry
 from fourfold.data.hub import HubDataset, usable_text
 from fourfold.data.hub_order import HubOrder
 from fourfold.data.order import Order
-from fourfold.data.report import Report, left_out
+from fourfold.data.report import Report
 from fourfold.data.sources import find_files, printable
 from fourfold.data.split import Side, Split, all_to, hold_back, leave_out, part_of, parts
 from fourfold.data.store import TokenStore
@@ -51,13 +51,6 @@ class Prepared:
     validation: TokenStore
     report: Report
     fingerprint: str
-
-    def left_out(self) -> list[str]:
-        """Sentences about records of a stream, in this process since it began; those of files are
-        in ``report``."""
-        if not isinstance(self.train, HubOrder):
-            return []
-        return left_out(self.train.bad, self.train.empty)
 
 
 def prepare(

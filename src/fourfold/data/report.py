@@ -109,7 +109,7 @@ def _skipped(noun: str, skipped: Skipped) -> list[str]:
     return [
         f"Left out: {_counted(skipped.count, noun)}.",
         *(f"  {sentence}" for sentence in skipped.first),
-        *([f"  and {rest:,} more"] if rest else []),
+        *([f"  and {rest:,} more"] if rest and skipped.first else []),
     ]
 
 

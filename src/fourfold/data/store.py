@@ -79,6 +79,11 @@ class TokenStore:
         self._check(document)
         return int(self._offsets[document + 1] - self._offsets[document])
 
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(documents,) ``length`` of each."""
+        return np.diff(self._offsets)
+
     def tokens(self, document: int, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Its tokens from ``start`` to before ``stop``; the end of text is the last of all.
 

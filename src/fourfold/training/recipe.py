@@ -146,8 +146,9 @@ class EvaluationEntry(Section):
 
     Attributes:
         every: steps between two validations.
-        tokens: of the validation text that are read each time, in whole windows; all of it if it
-            has fewer.
+        tokens: of the validation text that are predicted each time; all of it if it has fewer. They
+            come from all over it, in parts of ``sequence_length``, or of tokens / batch_size if
+            that is more; shorter documents are read whole.
     """
 
     every: int = Field(default=500, ge=1)

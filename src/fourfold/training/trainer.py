@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,13 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 from transformers import PreTrainedTokenizerBase
 
+from fourfold.data.hub_order import HubOrder
 from fourfold.data.lanes import Lanes
+from fourfold.data.prefetch import Prefetch
 from fourfold.data.prepare import Prepared, prepare
-from fourfold.data.store_order import StoreOrder
-from fourfold.data.survey import Progress
+from fourfold.data.report import left_out
+from fourfold.data.store_sample import StoreSample
+from fourfold.data.survey import Progress, Skipped
 from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
 from fourfold.files import lock, write_atomically
@@ -117,7 +119,8 @@ class Trainer:
         self.model, self.optimizer = self.accelerator.prepare(
             self.plain_model, make_optimizer(self.plain_model, self.options)
         )
-        self.lanes = self._lanes(self.text.train)
+        self.lanes = Prefetch(self._lanes(self.text.train), recipe.data.prefetch)
+        self._skipped = Skipped(), Skipped()
         self.cache = self._empty_memory()
         self.checkpoints = Checkpoints(
             folder / "checkpoints",
@@ -167,6 +170,7 @@ class Trainer:
                     self._train(step, stop, listener)
                 return self._finish()
             finally:
+                self.lanes.close()
                 self.accelerator.end_training()  # also parts the processes
 
     @contextmanager
@@ -247,6 +251,7 @@ class Trainer:
         """Read, go back, step: loss (nats a token; bits a byte), norm of the gradient, rate."""
         device = self.accelerator.device
         windows = [next(self.lanes).to(device) for _ in range(self.training.accumulation)]
+        self._count_skipped()
         counts = [torch.stack([(w.targets != IGNORED).sum().float(), w.bytes]) for w in windows]
         # A window may hold nothing to predict: ends of text alone, of texts that have no token.
         predicted, size = self.processes.total(torch.stack(counts).sum(0)).clamp(min=1e-9)
@@ -286,18 +291,38 @@ class Trainer:
 
     def validate(self) -> tuple[float, float]:
         """Nats a token and bits a byte of validation text, the same part of it each time."""
-        lanes = self._lanes(StoreOrder(self.text.validation, seed=0, shuffle=False, epochs=1))
         cache = self._empty_memory()
-        size = self.training.batch_size * self.training.sequence_length
         total = torch.zeros(3, dtype=torch.float64)
         with measuring(self.model):
-            for window in islice(lanes, max(1, self.recipe.evaluation.tokens // size)):
+            for window in self._lanes(self._validation_sample()):
                 window = window.to(self.accelerator.device)
                 total[0] += float(window_loss(self.model, window, cache))
                 total[1] += int((window.targets != IGNORED).sum())
                 total[2] += float(window.bytes)
         nats, predicted, read = self.processes.total(total).tolist()
         return nats / predicted, nats / math.log(2) / read
+
+    def _validation_sample(self) -> StoreSample:
+        tokens = self.recipe.evaluation.tokens
+        longest = max(self.training.sequence_length, tokens // self.training.batch_size)
+        return StoreSample(self.text.validation, tokens=tokens, longest=longest)
+
+    def _count_skipped(self) -> None:
+        """Take note of the records of a stream that all processes have left out so far."""
+        if not isinstance(self.text.train, HubOrder):
+            return
+        order = self.lanes.position.order
+        own = [Skipped.of(order[kind]) for kind in ("bad", "empty")]
+        counts = self.processes.total(torch.tensor([skipped.count for skipped in own]))
+        bad, empty = (
+            Skipped(int(count), skipped.first) for count, skipped in zip(counts, own, strict=True)
+        )
+        self._skipped = bad, empty
+
+    def left_out(self) -> list[str]:
+        """Sentences about records of a stream that were left out, in all processes since the run
+        was begun, with the first of this one; those of files are in ``text.report``."""
+        return left_out(*self._skipped)
 
     def _prepare_text(self, on_progress: Progress | None) -> Prepared:
         """The first process prepares; the others find it done."""
@@ -321,7 +346,7 @@ class Trainer:
         """The lanes of all processes, if all read one order; otherwise those of this one."""
         own = self.training.batch_size // self.processes.count
         start = self.processes.number * own
-        shared = isinstance(order, StoreOrder)
+        shared = not isinstance(order, HubOrder)
         return Lanes(
             order,
             lanes=self.training.batch_size if shared else own,
@@ -404,6 +429,9 @@ class Trainer:
     def _finish(self) -> dict[str, Any]:
         """Keep the model and what came out."""
         weights = model_tensors(self.plain_model)
+        self._count_skipped()
+        bad, empty = self._skipped
+        report = self.text.report
         with self.processes.together():
             if self.first:
                 keep_model(self.folder, self.plain_model, weights, self.tokenizer)
@@ -414,6 +442,11 @@ class Trainer:
                         "recipe": self.recipe.model_dump(mode="json"),
                         "parameters": self.parameters,
                         **figures(self.folder),
+                        "validation_tokens": self._validation_sample().tokens,
+                        "left_out": {
+                            "prepared": {"bad": report.bad, "empty": report.empty},
+                            "streamed": {"bad": bad.count, "empty": empty.count},
+                        },
                         **provenance(),
                     },
                 )
