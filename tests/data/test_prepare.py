@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from fourfold import ByteTokenizer
 from fourfold.data import prepare as module
 from fourfold.data.bpe import train_bpe
-from fourfold.data.entry import DataEntry
+from fourfold.data.entry import DataEntry, DatasetEntry
 from fourfold.data.prepare import prepare
 
 TEXTS = [f"document {number}: é " * (1 + number % 7) for number in range(200)]
@@ -136,6 +136,15 @@ def test_the_users_cache_is_taken_if_none_is_named(entry, tmp_path, monkeypatch)
     assert tmp_path / "xdg" / "fourfold" / "data" in found.validation.folder.parents
     with pytest.raises(OSError, match=r"cannot be written: .*; see data\.cache"):
         prepared(entry.model_copy(update={"cache": tmp_path / "text" / "0.txt"}))
+
+
+@pytest.mark.parametrize("given", [{"name": "set"}, DatasetEntry(name="set")])
+def test_the_field_of_the_text_is_that_of_a_data_set_too(given):
+    assert DataEntry(dataset=given).dataset.text == "text"
+    assert DataEntry(dataset=given, text="content").dataset.text == "content"
+    own = DataEntry(dataset={"name": "set", "text": "column"}, text="content")
+    assert own.dataset.text == "column"
+    assert DataEntry(**own.model_dump()) == own
 
 
 def test_a_tokenizer_without_an_end_of_text_is_refused(entry, tmp_path):

@@ -39,6 +39,34 @@ def test_bad_records_are_told_and_the_folder_of_the_results_is_made(saved, tmp_p
     assert result["documents"] == 2
 
 
+def test_the_text_is_called_text_and_its_tokens_lie_where_they_are_asked_to(saved, tmp_path):
+    data, folder = tmp_path / "data.txt", tmp_path / "tokens"
+    data.write_text("one text and no other")
+    done = invoke(saved, "--data", data, "--cache", folder)
+    assert done.exit_code == 0, done.output
+    assert "Text: 1 document, 21 bytes, 22 tokens." in done.output
+    assert "Validation" not in done.output
+    assert len([*folder.glob("*/validation/tokens.bin")]) == 1
+    assert not (tmp_path / "cache" / "fourfold" / "data").exists()
+    refused = invoke(saved, "--data", data, "--cache", data)
+    assert refused.exit_code == 1
+    assert "--cache" in refused.stderr
+
+
+def test_a_stream_has_one_lane_unless_told_otherwise(saved, tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"text": "one line"}\n' * 9)
+    lanes = []
+    for options in (["stream"], ["document"], ["stream", "--lanes", 3]):
+        out = tmp_path / "result.json"
+        done = invoke(saved, "--data", tmp_path / "data.jsonl", "--out", out, "--memory", *options)
+        assert done.exit_code == 0, done.output
+        result = json.loads(out.read_text())
+        lanes.append(result["lanes"])
+        if options == ["stream"]:
+            assert result["by_position"][-1]["stop"] == 128  # 9 documents of 9 tokens
+    assert lanes == [1, 8, 3]
+
+
 def test_a_tokenizer_of_another_model_is_refused(saved, tmp_path):
     config = FourfoldConfig(
         hidden_size=16, num_attention_heads=1, layer_types=["atpm"], vocab_size=100

@@ -67,6 +67,37 @@ def test_a_memory_may_go_on_over_documents(model):
     assert score.nats == pytest.approx(sum(predicted) / len(predicted), abs=1e-9)
 
 
+def test_a_stream_reads_all_documents_in_order_by_one_memory(model):
+    scores = [
+        evaluate_text(
+            model, ListOrder(DOCUMENTS, endless=False), memory="stream", length=10, **options
+        )
+        for options in ({}, {"lanes": 1}, {"lanes": 2})
+    ]
+    assert scores[0] == scores[1] != scores[2]
+    document = [
+        evaluate_text(model, ListOrder(DOCUMENTS, endless=False), length=10, **options)
+        for options in ({}, {"lanes": 8})
+    ]
+    assert document[0] == document[1]
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [(float("nan"), "The loss became nan within the first"), (1e6, "nats a token, of which the")],
+)
+def test_a_model_that_diverged_is_a_sentence(factor, words):
+    model = FourfoldForCausalLM(
+        FourfoldConfig(
+            hidden_size=16, num_attention_heads=1, layer_types=["lstm"], vocab_size=END + 1
+        )
+    )
+    with torch.no_grad():
+        model.lm_head.weight *= factor
+    with pytest.raises(ArithmeticError, match=f"{words}.*its training diverged"):
+        evaluate_text(model, ListOrder(DOCUMENTS, endless=False), length=10)
+
+
 def test_a_window_limits_the_memory(model):
     score = evaluate_text(
         model, ListOrder(DOCUMENTS, endless=False), memory="window", length=8, lanes=2

@@ -241,3 +241,13 @@ def test_a_plan_needs_no_tokenizer_if_told_its_size():
     refused = CliRunner().invoke(app, [*arguments, "--measure"])
     assert refused.exit_code == 1
     assert "needs the tokenizer itself" in refused.output
+
+
+def test_a_tokenizer_that_is_not_at_hand_can_be_done_without(recipe):
+    absent = ("plan", recipe, "tokenizer=./not/here")
+    refused = invoke(*absent)
+    assert refused.exit_code == 1
+    assert "./not/here" in refused.stderr
+    assert "--vocabulary" in refused.stderr
+    assert "--vocabulary" not in invoke(*absent, "--measure").stderr
+    assert invoke(*absent, "--vocabulary", 300).exit_code == 0

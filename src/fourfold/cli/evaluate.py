@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fourfold.evaluation.language import LanguageScore
 
 
-OF_TEXT = ("memory", "length", "lanes", "tokens", "text")
+OF_TEXT = ("memory", "length", "lanes", "tokens", "text", "cache")
 """Options that only reading text has."""
 
 
@@ -38,17 +38,29 @@ def evaluate(
     memory: Annotated[
         str,
         typer.Option(
-            help="Where it starts empty: at every document, at every window, or (stream) only once."
+            help="Where it starts empty: at every document, at every window, or (stream) only at "
+            "the first, from which it is carried on over all of them, in order."
         ),
     ] = "document",
     length: Annotated[
         int, typer.Option(min=1, help="Tokens read at once; bounds the memory of window.")
     ] = 512,
-    lanes: Annotated[int, typer.Option(min=1, help="Documents read side by side.")] = 8,
+    lanes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Documents read side by side, each lane by a memory of its own; by default 8, "
+            "with stream 1, so that one memory reads all.",
+        ),
+    ] = None,
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many; by default all are read.")
     ] = None,
     text: Annotated[str, typer.Option(help="Field of .jsonl or .parquet with the text.")] = "text",
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the text as tokens; by default in the user's cache."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the results, as JSON.")] = None,
 ) -> None:
     """Bits per byte and perplexity of text, and the loss by how much the memory had read before.
@@ -71,9 +83,9 @@ def evaluate(
     from fourfold.cli.models import check_vocabulary, open_model
     from fourfold.data.lanes import check_memory
     from fourfold.data.prepare import prepare_whole
-    from fourfold.data.report import Report
+    from fourfold.data.report import Report, size_of
     from fourfold.data.store_order import StoreOrder
-    from fourfold.evaluation.language import evaluate_text
+    from fourfold.evaluation.language import evaluate_text, lanes_for
 
     where = check_memory(memory)
     if out is not None:
@@ -83,8 +95,9 @@ def evaluate(
     device = best_device()
     opened.to(device)  # type: ignore[arg-type]
     with console.status("Preparing …"):
-        store = prepare_whole(data, tokenizer, text=text)
-    say(*Report.of(None, store).lines())
+        store = prepare_whole(data, tokenizer, text=text, cache=cache)
+    say(size_of("Text", store), *Report.of(None, store).left_out())
+    lanes = lanes or lanes_for(where)
     with console.status("Reading …"):
         score = evaluate_text(
             opened,

@@ -42,7 +42,6 @@ def plan(
     ] = False,
 ) -> None:
     """Say what a recipe's run takes: parameters, memory, operations and time."""
-    from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
     from fourfold.planning import make_plan
     from fourfold.training.recipe import read_recipe
 
@@ -50,7 +49,7 @@ def plan(
     read = read_recipe(recipe, tuple(changes or ()))
     if vocabulary is not None and measure:
         raise ValueError("--measure trains on text, for which it needs the tokenizer itself.")
-    entries = vocabulary or vocabulary_size(load_tokenizer(read.tokenizer))
+    entries = vocabulary or _entries(read.tokenizer, measure)
     found = make_plan(read, entries, tokens=tokens, context=context)
     _show_parameters(found)
     _show_memory(found, read)
@@ -61,6 +60,19 @@ def plan(
         _show_time(found, speed.tokens_per_second, _place(speed))
     elif tokens_per_second is not None:
         _show_time(found, tokens_per_second, device)
+
+
+def _entries(tokenizer: str, measure: bool) -> int:
+    from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
+
+    try:
+        return vocabulary_size(load_tokenizer(tokenizer))
+    except (OSError, ValueError) as error:
+        if measure:
+            raise
+        instead = "To plan without it, give the number of its entries: --vocabulary 50257, say."
+        kind = OSError if isinstance(error, OSError) else ValueError
+        raise kind(f"{error} {instead}") from error
 
 
 def _check_speed(tokens_per_second: float | None, device: str | None, measure: bool) -> None:

@@ -84,7 +84,9 @@ def _alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / "lock", "wb")  # noqa: SIM115
     except OSError as error:
-        raise OSError(f"{folder} cannot be written: {error.strerror}; see data.cache.") from error
+        raise OSError(
+            f"{folder} cannot be written: {error.strerror}; see data.cache in a recipe, or --cache."
+        ) from error
     with file:
         if lock(file.fileno(), wait=True):
             for left in folder.glob(f".*{TEMPORARY}"):

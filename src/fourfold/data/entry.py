@@ -17,7 +17,7 @@ class DatasetEntry(Section):
         name: such as HuggingFaceFW/fineweb.
         config: its configuration, such as sample-10BT.
         split: which of its splits.
-        text: the column that holds the text.
+        text: the column that holds the text; that of ``DataEntry`` if it is not given.
     """
 
     name: str
@@ -35,7 +35,7 @@ class DataEntry(Section):
         validation: files or folders of other text; None holds some documents back.
         validation_share: of the bytes of ``train`` that are held back.
         validation_documents: of ``dataset`` that are held back.
-        text: the field of .jsonl and column of .parquet that hold the text.
+        text: the field of .jsonl and column of .parquet, or of ``dataset``, that hold the text.
         cache: folder for tokens; None for one in the user's cache.
         prefetch: windows that a thread reads ahead of the one that is trained on; 0 for none.
     """
@@ -53,6 +53,19 @@ class DataEntry(Section):
     @classmethod
     def _one_or_many(cls, paths: Any) -> Any:
         return (paths,) if isinstance(paths, (str, Path)) else paths
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_text(cls, content: Any) -> Any:
+        """``text`` holds for the data set too, unless that names a column of its own."""
+        if not isinstance(content, dict) or "text" not in content:
+            return content
+        dataset = content.get("dataset")
+        if isinstance(dataset, DatasetEntry):
+            dataset = dataset.model_dump(exclude_unset=True)
+        if not isinstance(dataset, dict):
+            return content
+        return content | {"dataset": {"text": content["text"]} | dataset}
 
     @model_validator(mode="after")
     def _one_source(self) -> DataEntry:

@@ -13,6 +13,8 @@ from fourfold.models import FourfoldForCausalLM
 from fourfold.ops.pointwise import IGNORED
 from fourfold.training.window_loss import window_losses
 
+DIVERGED = "the model's weights are damaged, or its training diverged."
+
 
 @dataclass(frozen=True)
 class LanguageScore:
@@ -33,27 +35,35 @@ class LanguageScore:
     by_position: list[PositionLoss]
 
 
+def lanes_for(memory: Memory) -> int:
+    """Lanes to read a text by: one where the memory goes on from each document to the next."""
+    return 1 if memory == "stream" else 8
+
+
 def evaluate_text(
     model: FourfoldForCausalLM,
     order: Order,
     *,
     memory: Memory = "document",
     length: int = 512,
-    lanes: int = 8,
+    lanes: int | None = None,
     tokens: int | None = None,
 ) -> LanguageScore:
     """Let ``model`` read the documents of ``order``.
 
     Args:
         memory: where it starts empty: at every window, at every document, or only at the first of
-            each lane.
+            each lane ("stream").
         length: tokens that a lane reads at once; a limit of the memory only for "window".
-        lanes: documents that are read side by side.
+        lanes: documents that are read side by side, each lane with a memory of its own; None takes
+            ``lanes_for``.
         tokens: stop after so many; None reads to the end of the order.
 
     Raises:
         ValueError: there is nothing to predict.
+        ArithmeticError: the loss is no finite number, or too large for a perplexity.
     """
+    lanes = lanes or lanes_for(memory)
     totals = PositionTotals()
     size = 0.0
     cache = None if memory == "window" else model.new_cache()
@@ -64,6 +74,11 @@ def evaluate_text(
             losses = window_losses(model, window, cache).cpu()
             predicted = (window.targets != IGNORED).cpu()
             totals.add(window.positions.cpu()[predicted], losses[predicted])
+            if not math.isfinite(totals.nats):
+                raise ArithmeticError(
+                    f"The loss became {totals.nats} within the first {totals.tokens:,} tokens: "
+                    f"{DIVERGED}"
+                )
             if tokens is not None and totals.tokens >= tokens:
                 break
     if not totals.tokens:
@@ -72,7 +87,17 @@ def evaluate_text(
     return LanguageScore(
         tokens=totals.tokens,
         nats=mean,
-        perplexity=math.exp(mean),
+        perplexity=_perplexity(mean),
         bits_per_byte=totals.nats / math.log(2) / size,
         by_position=totals.parts(),
     )
+
+
+def _perplexity(nats: float) -> float:
+    try:
+        return math.exp(nats)
+    except OverflowError as error:
+        raise ArithmeticError(
+            f"The loss is {nats:,.1f} nats a token, of which the perplexity is too large a number: "
+            f"{DIVERGED}"
+        ) from error
