@@ -133,6 +133,7 @@ def test_a_stream_is_gone_on_with_from_every_point(
     tmp_path, monkeypatch, kind, world_size, shuffle
 ):
     monkeypatch.setattr(hub_order, "BLOCK", 4)
+    monkeypatch.setattr(hub_order, "GROUP", 3)
     texts = shards(tmp_path / "d", kind, [7, 1, 9])
     for rank in range(world_size):
         options = {"rank": rank, "world_size": world_size, "shuffle": shuffle}

@@ -47,7 +47,7 @@ class DataEntry(Section):
     validation_documents: int = Field(default=500, ge=1)
     text: str = "text"
     cache: Path | None = None
-    prefetch: int = Field(default=2, ge=0)
+    prefetch: int = Field(default=4, ge=0)
 
     @field_validator("train", "validation", mode="before")
     @classmethod

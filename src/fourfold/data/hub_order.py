@@ -18,10 +18,13 @@ from fourfold.data.survey import Skipped, digest_of
 from fourfold.data.tokenizers import end_of_text
 
 BLOCK = 512
-"""Records that are read, encoded and, if wanted, shuffled at once."""
+"""Records that are read and, if wanted, shuffled at once."""
 
 BLOCK_BYTES = 1 << 23
 """A block of long texts ends when it holds as many."""
+
+GROUP = 32
+"""Texts that are encoded at once: the work of a block is spread over the windows that it fills."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,9 @@ class HubOrder:
         self.bad, self.empty = Skipped(), Skipped()
         self._encoder, self._end = encoder_of(tokenizer), end_of_text(tokenizer)
         self._start(epoch=0, records=0, state=None)
-        self._block: list[HeldDocument] = []
-        self._taken = self._length = 0
+        self._block: list[bytes] = []
+        self._group: list[HeldDocument] = []  # documents from the ``_first`` of the block on
+        self._first = self._taken = self._length = 0
 
     def next(self) -> HeldDocument:
         """The next document.
@@ -89,8 +93,10 @@ class HubOrder:
         """
         while self._taken == len(self._block):
             self._advance()
+        if not 0 <= self._taken - self._first < len(self._group):
+            self._encode_group()
         self._taken += 1
-        return self._block[self._taken - 1]
+        return self._group[self._taken - 1 - self._first]
 
     def recall(self, reference: Any) -> HeldDocument:
         numbers = np.asarray(reference["tokens"], dtype=np.int64)
@@ -169,7 +175,7 @@ class HubOrder:
             self._start(self._epoch + 1, 0, None)
 
     def _read_block(self) -> None:
-        """Read and encode the records that follow; none at the end of the epoch."""
+        """Read the records that follow; none at the end of the epoch."""
         texts, size, self._length = [], 0, 0
         bad, empty = (self.bad, self.empty) if self._epoch == 0 else (Skipped(), Skipped())
         share = f" for process {self.rank}" if self.world_size > 1 else ""
@@ -187,9 +193,14 @@ class HubOrder:
         if self.shuffle:
             order = permutation(len(texts), self.seed, self._epoch, self._records)
             texts = [texts[number] for number in order]
-        self._block = [
+        self._block, self._group, self._taken = texts, [], 0
+        self._fruitful |= bool(texts)
+
+    def _encode_group(self) -> None:
+        """Encode the texts that follow."""
+        self._first = self._taken
+        texts = self._block[self._first : self._first + GROUP]
+        self._group = [
             HeldDocument(np.append(tokens, self._end).astype(np.int64), len(text))
             for text, tokens in zip(texts, self._encoder.texts(texts), strict=True)
         ]
-        self._taken = 0
-        self._fruitful |= bool(texts)
