@@ -129,10 +129,8 @@ class HubOrder:
                 )
         self._start(state["epoch"], state["records"], state["stream"])
         self._read_block()
-        self.bad, self.empty = (
-            Skipped.of(state["bad"]),
-            Skipped.of(state["empty"]),
-        )  # block included
+        # The state has counted what this block leaves out.
+        self.bad, self.empty = Skipped.of(state["bad"]), Skipped.of(state["empty"])
         if state["taken"] > len(self._block):
             raise ValueError(f"The data set {self.dataset.entry.name} is shorter than it was.")
         self._taken = state["taken"]
