@@ -1,73 +1,118 @@
-"""How well a memory of S addresses reads back n items: what algebra expects."""
+"""How well a memory of S addresses reads back n items: what algebra expects.
+
+Items are written one after another with strength 1; values are independent of each other, have unit
+length and directions that are uniformly random. y is what is read behind the last write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import numpy as np
+import torch
+
+from fourfold.capacity.moments import Numbers, Weights, Writes, orthogonal, random
+
+POINTS = 80
+"""Of the quadrature over the score of the right value."""
+
+ANGLES = 1 << 14
+"""At which the law of a random direction is tabled."""
 
 
-def expected_error(
-    rule: str, *, address_dim: int, items: int, addresses: str, decay: float = 1.0
-) -> float | None:
-    """The mean over items of E‖y − e‖² / ‖e‖² when each is read with its own address.
-
-    Items are written one after another with strength 1; values have unit length and are independent
-    of each other. ``y`` is what is read behind the last write.
-
-    For random addresses, independent and uniform on the unit sphere of S dimensions, a write j
-    turns y = Eᵀ s into α y − c (α Eᵀ s_j − e_j) under the delta rule, and into α y + c e_j where
-    writes only add, with c = sᵀ s_j and E c² = 1/S. Expectations follow from write to write; terms
-    of order 1/S² are left out.
+def weights(
+    rule: str,
+    *,
+    address_dim: int,
+    items: int,
+    addresses: str,
+    decay: float = 1.0,
+    similarity: float = 0.5,
+    rho: float = 0.0,
+    proposal: float = 0.0,
+) -> Weights:
+    """Moments of the weights with which values come back; exact.
 
     Args:
-        rule: "delta" or "linear".
+        rule: "delta", "linear" or "transported".
         address_dim: S.
         items: n.
-        addresses: "orthogonal" (n ≤ S) or "random".
+        addresses: "orthogonal" (taken in turn where n > S), "random" or "similar".
         decay: α.
+        similarity: mean cosine of two similar addresses.
+        rho, proposal: of "transported", ρ and ‖b‖, with b in a uniformly random direction.
+    """
+    spread = (rho * proposal) ** 2 / address_dim if rule == "transported" else 0.0
+    writes = Writes(erases=rule != "linear", decay=decay, spread=spread)
+    if addresses == "orthogonal":
+        return orthogonal(writes, address_dim=address_dim, items=items)
+    common = similarity if addresses == "similar" else None
+    return random(writes, address_dim=address_dim, items=items, similarity=common)
+
+
+def expected_error(found: Weights) -> float:
+    """The mean over items of E‖y − e‖² / ‖e‖² when each is read with its own address; exact.
+
+    Under a purely additive rule with random addresses and α = 1 it is (n − 1) / S; under the delta
+    rule with orthogonal ones max(0, 2 (n − S) / n).
+    """
+    return float(np.mean(found.square.sum(1) - 2 * found.mean.diagonal() + 1))
+
+
+def expected_accuracy(found: Weights, *, columns: int, heads: int, codebook: int) -> Numbers:
+    """The share of reads in which the value stored there is the nearest; an approximation.
+
+    Takes the score yᵀe of the right value, and of every other value that is stored, for normal and
+    independent of each other: with the moments of its weight (of H heads, of the mean over heads),
+    and with the crosstalk of all other values in D dimensions. A value that is not stored has any
+    direction. The weights of few heads are not normal and hang together.
+
+    Args:
+        found: the weights of n items.
+        columns: D of all heads together, 2 or more.
+        heads: H.
+        codebook: values to choose from, n of them stored.
 
     Returns:
-        None where nothing is known: more orthogonal addresses than dimensions, or another kind.
+        (n,) the share, of each item.
     """
-    if rule not in ("delta", "linear") or items < 1:
-        return None
-    if addresses == "orthogonal" and items <= address_dim:
-        return sum((1 - decay**age) ** 2 for age in range(items)) / items
-    if addresses == "random":
-        errors = _delta if rule == "delta" else _linear
-        return sum(errors(address_dim, items, decay)) / items
-    return None
+    total = found.square.sum(1, keepdims=True)
+    crosstalk = total - found.square
+    variance = (found.square - found.mean**2).clip(0) / heads + crosstalk / columns
+    deviation = torch.from_numpy(variance).clamp_min(1e-18).sqrt()
+    mean = torch.from_numpy(found.mean)
+    nodes, shares = np.polynomial.hermite_e.hermegauss(POINTS)
+    # (points, n): the score of the right value, then the chance to pass each of the others.
+    score = mean.diagonal() + torch.from_numpy(nodes)[:, None] * deviation.diagonal()
+    stored = torch.special.log_ndtr((score[..., None] - mean) / deviation)
+    stored.diagonal(dim1=1, dim2=2).zero_()
+    aside = torch.from_numpy(crosstalk.diagonal() * (1 - 1 / columns))
+    cosine = score / (score.square() + aside).clamp_min(1e-18).sqrt()
+    others = np.log(_below(cosine.numpy(), columns)) * (codebook - len(mean))
+    right = np.exp(stored.sum(-1).numpy() + others)
+    return np.asarray(shares / shares.sum() @ right)
 
 
-def _delta(address_dim: int, items: int, decay: float) -> Iterator[float]:
-    """Of the first item, the second and so on; y = e right after its write."""
-    share = 1 / address_dim
-    norms = _norms(address_dim, items, decay, erases=True)
-    for first in range(items):
-        along, square = 1.0, 1.0  # E yᵀe and E‖y‖²
-        for write in range(first + 1, items):
-            before = decay**2 * norms[write - 1]
-            square = decay**2 * square * (1 - 2 * share) + share * (before * share + 1)
-            along *= decay * (1 - share)
-        yield square - 2 * along + 1
+def _below(cosine: Numbers, columns: int) -> Numbers:
+    """The chance that a uniformly random direction in D dimensions has a smaller cosine."""
+    angles = np.linspace(-np.pi / 2, np.pi / 2, ANGLES)
+    density = np.cos(angles) ** (columns - 2)
+    share = np.cumsum(density)
+    return np.interp(np.arcsin(cosine.clip(-1, 1)), angles, share / share[-1])
 
 
-def _linear(address_dim: int, items: int, decay: float) -> Iterator[float]:
-    """The same, where an item meets what was written before it, too."""
-    share = 1 / address_dim
-    norms = _norms(address_dim, items, decay, erases=False)
-    for first in range(items):
-        along = 1.0
-        square = 1 + (decay**2 * norms[first - 1] * share if first else 0.0)
-        for _ in range(first + 1, items):
-            square = decay**2 * square + share
-            along *= decay
-        yield square - 2 * along + 1
+def expected_square_norm(
+    *, address_dim: int, tokens: int, strength: float, rho: float, proposal: float
+) -> float:
+    """E‖E‖² behind a stream of random addresses, entities of unit mean square and random proposals,
+    with α = 1; exact.
 
+    It grows towards a bound, over some S² tokens where ρ ‖b‖ and the strength are 1. That is of the
+    mean: how far single streams go beyond it, it does not say.
 
-def _norms(address_dim: int, items: int, decay: float, *, erases: bool) -> list[float]:
-    """E‖E‖² behind each write."""
-    found, norm = [], 0.0
-    for _ in range(items):
-        norm = decay**2 * norm * ((1 - 1 / address_dim) if erases else 1.0) + 1
-        found.append(norm)
-    return found
+    Args:
+        address_dim: S.
+        strength: β.
+        rho, proposal: ρ and ‖b‖.
+    """
+    length = 1 + (rho * proposal) ** 2 * (1 - 1 / address_dim)  # E‖d‖²
+    rate = 1 - (2 * strength - strength**2 * length) / address_dim
+    return strength**2 * length * (1 - rate**tokens) / (1 - rate)

@@ -13,14 +13,22 @@ from fourfold.cli.common import console, given, plain_errors, say
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fourfold.models import FourfoldForCausalLM
+
 ITEMS = "1,2,4,8,16,32"
+OF_MODEL = ("task", "items", "stored", "data", "text", "bound")
+"""Options that only a model has."""
 
 
 @plain_errors
 def capacity(
     context: typer.Context,
     what: Annotated[
-        Path, typer.Argument(metavar="MODEL|CONFIG", help="Trained model, or a study as YAML.")
+        Path,
+        typer.Argument(
+            metavar="MODEL|CONFIG",
+            help="Trained model, a study as YAML, or a capacity.json to draw again.",
+        ),
     ],
     changes: Annotated[
         list[str] | None,
@@ -28,7 +36,19 @@ def capacity(
     ] = None,
     task: Annotated[str, typer.Option(help="That a model was trained on.")] = "kv_recall",
     items: Annotated[str, typer.Option(help="Loads at which a model is asked.")] = ITEMS,
-    tokens: Annotated[int, typer.Option(min=64, help="Of the streams that are read.")] = 20_000,
+    stored: Annotated[
+        int, typer.Option(min=2, help="Items of which further writes may disturb a half.")
+    ] = 8,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Text that a model reads: .txt, .md, .jsonl, .parquet, or folders."),
+    ] = None,
+    text: Annotated[str, typer.Option(help="Field of .jsonl or .parquet with the text.")] = "text",
+    bound: Annotated[
+        float, typer.Option(help="On a state's norm, of the guard with which a model reads.")
+    ] = 1e6,
+    tokens: Annotated[int, typer.Option(min=64, help="Of the streams that are read.")] = 100_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Random streams of a study.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for capacity.json and figures.")] = Path(
         "runs/capacity"
     ),
@@ -37,55 +57,74 @@ def capacity(
 
     A study is of operators with ideal addresses, beside what theory expects; a model is asked.
     """
-    from fourfold.files import write_atomically
-    from fourfold.reports.style import png
-    from fourfold.results import provenance, write_result
+    from fourfold.results import provenance, read_result, write_result
 
-    if not what.is_dir() and (of_model := given(context, ("task", "items"))):
+    if not what.is_dir() and (of_model := given(context, OF_MODEL)):
         raise ValueError(f"--{of_model[0]} is of a model; {what} is a study, with field=value.")
-    measure = _model if what.is_dir() else _study
+    if what.is_dir() and given(context, ("seeds",)):
+        raise ValueError(f"--seeds is of a study; {what} is a model.")
+    if what.suffix == ".json":
+        if changes:
+            raise ValueError(f"{what} is measured already and takes no fields; got {changes[0]}.")
+        result = read_result(what)
+        if result is None or not {"rows", "streams"} <= result.keys():
+            raise ValueError(f"{what} is no capacity.json.")
+        _draw(out, result)
+        say(f"Figures: {out}")
+        return
     with console.status("Measuring …"):
-        result, figures = measure(what, tuple(changes or ()), task, items, tokens)
+        if what.is_dir():
+            result = _model(
+                what,
+                changes or [],
+                task=task,
+                items=items,
+                stored=stored,
+                data=data or [],
+                text=text,
+                bound=bound,
+                tokens=tokens,
+            )
+        else:
+            result = _study(what, changes or [], tokens=tokens, seeds=seeds)
     out.mkdir(parents=True, exist_ok=True)
     write_result(out / "capacity.json", {**result, **provenance()})
-    for name, figure in figures.items():
-        write_atomically(out / f"{name}.png", png(figure))
+    _draw(out, result)
     console.print(_table(result))
     say(f"Results and figures: {out}")
 
 
-def _study(
-    path: Path, changes: tuple[str, ...], task: str, items: str, tokens: int
-) -> tuple[dict[str, Any], dict[str, Figure]]:
+def _study(path: Path, changes: list[str], *, tokens: int, seeds: int) -> dict[str, Any]:
     from fourfold.capacity import CapacityStudy, operator_streams
-    from fourfold.reports.capacity import items_figure, neighbours_figure, streams_figure
     from fourfold.settings import change_fields, read_mapping, validated
 
     content = read_mapping(path, "fields of a study of capacity")
     change_fields(content, changes, like="draws=50")
     study = validated(CapacityStudy, content, str(path))
-    rows, neighbours = list(study.rows()), list(study.neighbours())
-    streams = list(operator_streams(tokens=tokens, seed=study.seed))
-    figures = {
-        "recall": items_figure(rows, "accuracy"),
-        "interference": items_figure(rows, "error"),
-        "streams": streams_figure(streams),
+    streams = operator_streams(tokens=tokens, address_dims=study.address_dims, seeds=seeds)
+    return {
+        "settings": study.model_dump(mode="json"),
+        "rows": list(study.rows()),
+        "neighbours": list(study.neighbours()),
+        "streams": list(streams),
     }
-    if neighbours:
-        figures["neighbours"] = neighbours_figure(neighbours)
-    settings = study.model_dump(mode="json")
-    found = {"settings": settings, "rows": rows, "neighbours": neighbours, "streams": streams}
-    return found, figures
 
 
 def _model(
-    folder: Path, changes: tuple[str, ...], task: str, items: str, tokens: int
-) -> tuple[dict[str, Any], dict[str, Figure]]:
-    import torch
-
-    from fourfold.capacity import model_stream, trained_capacity
+    folder: Path,
+    changes: list[str],
+    *,
+    task: str,
+    items: str,
+    stored: int,
+    data: list[Path],
+    text: str,
+    bound: float,
+    tokens: int,
+) -> dict[str, Any]:
+    from fourfold.capacity import model_stream, trained_capacity, trained_interference
     from fourfold.cli.models import open_weights
-    from fourfold.reports.capacity import streams_figure, trained_figure
+    from fourfold.sessions.session import LARGEST_BOUND
     from fourfold.settings import change_fields
 
     try:
@@ -94,21 +133,104 @@ def _model(
         loads = [0]
     if min(loads) < 1:
         raise ValueError(f"items must be numbers from 1, like {ITEMS}; got {items!r}.")
+    if not 0 < bound <= LARGEST_BOUND:
+        raise ValueError(f"bound must be positive and at most {LARGEST_BOUND:g}; got {bound:g}.")
     settings: dict[str, Any] = {}
     change_fields(settings, changes, like="value_tokens=1")
     model = open_weights(folder)
-    rows = list(trained_capacity(model, task, settings, items=loads))
-    draw = torch.Generator().manual_seed(0)
-    drawn = torch.randint(model.config.vocab_size, (tokens,), generator=draw)
-    streams = list(model_stream(model, "random tokens", drawn.tolist()))
-    found = {
+    readings = _readings(model, folder, data, text, tokens)
+    return {
         "task": task,
         "settings": settings,
         "configuration": model.config.identity(),
-        "rows": rows,
-        "streams": streams,
+        "rows": list(trained_capacity(model, task, settings, items=loads)),
+        "interference": list(trained_interference(model, task, settings, stored=stored)),
+        "streams": [
+            row
+            for name, reading in readings.items()
+            for limit in (None, bound)
+            for row in model_stream(model, name, reading, bound=limit)
+        ],
     }
-    return found, {"recall": trained_figure(rows, task), "streams": streams_figure(streams)}
+
+
+def _readings(
+    model: FourfoldForCausalLM, folder: Path, data: list[Path], text: str, tokens: int
+) -> dict[str, list[int]]:
+    """Streams of tokens, by what they are."""
+    import torch
+
+    from fourfold.capacity import worst_pair
+
+    draw = torch.Generator().manual_seed(0)
+    drawn = torch.randint(model.config.vocab_size, (tokens,), generator=draw)
+    pair = worst_pair(model)
+    found = {
+        "random tokens": drawn.tolist(),
+        f"worst pair ({pair[0]}, {pair[1]})": (list(pair) * (tokens // 2 + 1))[:tokens],
+    }
+    if data:
+        found["text"] = _text(model, folder, data, text, tokens)
+    return found
+
+
+def _text(
+    model: FourfoldForCausalLM, folder: Path, data: list[Path], text: str, tokens: int
+) -> list[int]:
+    """The first tokens of all documents, one behind the other."""
+    from transformers import AutoTokenizer
+
+    from fourfold.cli.models import check_vocabulary
+    from fourfold.data.prepare import prepare_whole
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"--data needs a model that reads text; {folder} has no tokenizer."
+        ) from error
+    check_vocabulary(model, tokenizer)
+    store = prepare_whole(data, tokenizer, text=text)
+    found: list[int] = []
+    for number in range(len(store)):
+        found += store.tokens(number, 0, min(store.length(number), tokens - len(found))).tolist()
+        if len(found) >= tokens:
+            break
+    return found
+
+
+def _draw(out: Path, result: dict[str, Any]) -> None:
+    from fourfold.files import write_atomically
+    from fourfold.reports.style import png
+
+    out.mkdir(parents=True, exist_ok=True)
+    for name, figure in _figures(result).items():
+        write_atomically(out / f"{name}.png", png(figure))
+
+
+def _figures(result: dict[str, Any]) -> dict[str, Figure]:
+    from fourfold.reports.capacity import (
+        items_figure,
+        neighbours_figure,
+        streams_figure,
+        trained_figure,
+        trained_interference_figure,
+        variations_figure,
+    )
+
+    rows, figures = result["rows"], {"streams": streams_figure(result["streams"])}
+    if "task" in result:
+        figures["recall"] = trained_figure(rows, result["task"])
+        if found := result["interference"]:
+            figures["interference"] = trained_interference_figure(found, result["task"])
+        return figures
+    figures["recall"] = items_figure(rows, "accuracy")
+    figures["interference"] = items_figure(rows, "error")
+    if found := result["neighbours"]:
+        figures["neighbours"] = neighbours_figure(found)
+    if (variations := variations_figure(rows)) is not None:
+        figures["variations"] = variations
+    return figures
 
 
 def _table(result: dict[str, Any]) -> Table:
@@ -120,29 +242,24 @@ def _table(result: dict[str, Any]) -> Table:
             shares = (f"{100 * row[name]:.1f} %" for name in ("exact_match", "token_accuracy"))
             table.add_row(str(row["items"]), *shares)
         return table
-    for title in ("rule", "addresses", "S", "α", "items", "recalled", "error", "expected"):
-        table.add_column(title, justify="left" if title in ("rule", "addresses") else "right")
-    # Where each curve falls below one half: the table of all is in the file.
-    for row in _halves(result["rows"]):
-        expected = row["expected_error"]
-        table.add_row(
-            row["rule"],
-            row["addresses"],
-            str(row["address_dim"]),
-            f"{row['decay']:g}",
-            str(row["items"]),
-            f"{100 * row['accuracy']:.1f} %",
-            f"{row['error']:.3f}",
-            "" if expected is None else f"{expected:.3f}",
-        )
+    # The most items of which at least half are recalled: all that was measured is in the file.
+    from fourfold.reports.capacity.styles import name_of, operator_of
+
+    rows = result["rows"]
+    operators = list(dict.fromkeys(map(operator_of, rows)))
+    table.caption = "Most items of which at least half are recalled"
+    for title in ("addresses", "S", "D", "H", "cosine", "α"):
+        table.add_column(title, justify="left" if title == "addresses" else "right")
+    for operator in operators:
+        table.add_column(name_of(operator), justify="right")
+    fields = ("addresses", "address_dim", "columns", "heads", "similarity", "decay")
+    most = {
+        (*(row[name] for name in fields), operator_of(row)): row["items"]
+        for row in sorted(rows, key=lambda row: row["items"])
+        if row["accuracy"] >= 0.5
+    }
+    for condition in dict.fromkeys(tuple(row[name] for name in fields) for row in rows):
+        told = ("" if value is None else f"{value}" for value in condition)
+        found = (most.get((*condition, operator)) for operator in operators)
+        table.add_row(*told, *("" if items is None else str(items) for items in found))
     return table
-
-
-def _halves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each condition, the most items of which at least half are recalled."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("rule", "addresses", "address_dim", "heads", "decay"))
-        if row["accuracy"] >= 0.5 and row["items"] >= found.get(key, row)["items"]:
-            found[key] = row
-    return list(found.values())
