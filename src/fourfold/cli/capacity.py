@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fourfold.models import FourfoldForCausalLM
 
 ITEMS = "1,2,4,8,16,32"
-OF_MODEL = ("task", "items", "stored", "data", "text", "bound")
+OF_MODEL = ("task", "items", "stored", "examples", "data", "text", "bound")
 """Options that only a model has."""
 
 
@@ -34,11 +34,15 @@ def capacity(
         list[str] | None,
         typer.Argument(metavar="[field=value …]", help="Of the study, or of the model's task."),
     ] = None,
-    task: Annotated[str, typer.Option(help="That a model was trained on.")] = "kv_recall",
+    task: Annotated[
+        str | None,
+        typer.Option(help="That a model was trained on: kv_recall, or with --data none."),
+    ] = None,
     items: Annotated[str, typer.Option(help="Loads at which a model is asked.")] = ITEMS,
     stored: Annotated[
         int, typer.Option(min=2, help="Items of which further writes may disturb a half.")
     ] = 8,
+    examples: Annotated[int, typer.Option(min=1, help="Of the task, at each load.")] = 200,
     data: Annotated[
         list[Path] | None,
         typer.Option(help="Text that a model reads: .txt, .md, .jsonl, .parquet, or folders."),
@@ -77,9 +81,10 @@ def capacity(
             result = _model(
                 what,
                 changes or [],
-                task=task,
+                task=task if task or data else "kv_recall",
                 items=items,
                 stored=stored,
+                examples=examples,
                 data=data or [],
                 text=text,
                 bound=bound,
@@ -114,9 +119,10 @@ def _model(
     folder: Path,
     changes: list[str],
     *,
-    task: str,
+    task: str | None,
     items: str,
     stored: int,
+    examples: int,
     data: list[Path],
     text: str,
     bound: float,
@@ -135,16 +141,25 @@ def _model(
         raise ValueError(f"items must be numbers from 1, like {ITEMS}; got {items!r}.")
     if not 0 < bound <= LARGEST_BOUND:
         raise ValueError(f"bound must be positive and at most {LARGEST_BOUND:g}; got {bound:g}.")
+    if task is None and changes:
+        raise ValueError(f"Fields are of a task, and no --task was given; got {changes[0]}.")
     settings: dict[str, Any] = {}
     change_fields(settings, changes, like="value_tokens=1")
     model = open_weights(folder)
     readings = _readings(model, folder, data, text, tokens)
+    rows: list[dict[str, Any]] = []
+    interference: list[dict[str, Any]] = []
+    if task is not None:
+        rows += trained_capacity(model, task, settings, items=loads, examples=examples)
+        interference += trained_interference(
+            model, task, settings, stored=stored, examples=examples
+        )
     return {
         "task": task,
         "settings": settings,
         "configuration": model.config.identity(),
-        "rows": list(trained_capacity(model, task, settings, items=loads)),
-        "interference": list(trained_interference(model, task, settings, stored=stored)),
+        "rows": rows,
+        "interference": interference,
         "streams": [
             row
             for name, reading in readings.items()
@@ -183,12 +198,7 @@ def _text(
     from fourfold.cli.models import check_vocabulary
     from fourfold.data.prepare import prepare_whole
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"--data needs a model that reads text; {folder} has no tokenizer."
-        ) from error
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     check_vocabulary(model, tokenizer)
     store = prepare_whole(data, tokenizer, text=text)
     found: list[int] = []
@@ -220,7 +230,8 @@ def _figures(result: dict[str, Any]) -> dict[str, Figure]:
 
     rows, figures = result["rows"], {"streams": streams_figure(result["streams"])}
     if "task" in result:
-        figures["recall"] = trained_figure(rows, result["task"])
+        if rows:
+            figures["recall"] = trained_figure(rows, result["task"])
         if found := result["interference"]:
             figures["interference"] = trained_interference_figure(found, result["task"])
         return figures
@@ -243,23 +254,27 @@ def _table(result: dict[str, Any]) -> Table:
             table.add_row(str(row["items"]), *shares)
         return table
     # The most items of which at least half are recalled: all that was measured is in the file.
-    from fourfold.reports.capacity.styles import name_of, operator_of
+    from fourfold.reports.capacity.styles import operator_of
 
     rows = result["rows"]
     operators = list(dict.fromkeys(map(operator_of, rows)))
     table.caption = "Most items of which at least half are recalled"
-    for title in ("addresses", "S", "D", "H", "cosine", "α"):
+    for title in ("addresses", "S", "D", "H", "α"):
         table.add_column(title, justify="left" if title == "addresses" else "right")
-    for operator in operators:
-        table.add_column(name_of(operator), justify="right")
-    fields = ("addresses", "address_dim", "columns", "heads", "similarity", "decay")
+    for rule, rho, proposal in operators:
+        table.add_column(rule if rho is None else f"ρ {rho:g} ‖b‖ {proposal:g}", justify="right")
+    fields = ("addresses", "similarity", "address_dim", "columns", "heads", "decay")
     most = {
         (*(row[name] for name in fields), operator_of(row)): row["items"]
         for row in sorted(rows, key=lambda row: row["items"])
         if row["accuracy"] >= 0.5
     }
     for condition in dict.fromkeys(tuple(row[name] for name in fields) for row in rows):
-        told = ("" if value is None else f"{value}" for value in condition)
-        found = (most.get((*condition, operator)) for operator in operators)
-        table.add_row(*told, *("" if items is None else str(items) for items in found))
+        kind, cosine, *told = condition
+        found = (most.get((*condition, operator), "") for operator in operators)
+        table.add_row(
+            kind if cosine is None else f"{kind} {cosine:g}",
+            *(f"{value:g}" for value in told),
+            *(str(items) for items in found),
+        )
     return table
