@@ -54,7 +54,7 @@ def items_figure(rows: Sequence[Row], measure: str) -> Figure:
                     draw_theory(axes, found, measure, colour=colour, broad=place == 0)
                     draw_points(axes, found, measure, colour=colour, marker=marker, place=place)
                 of_items(axes, measure, most=most)
-                axes.set_title(f"{kind}, S = {size}, α = {decay:g}")
+                axes.set_title(f"{kind}, S = {size}, α = {decay:g}", fontsize=9)
         theory = "exact" if measure == "error" else "an approximation"
         _legend(
             figure,
@@ -97,7 +97,7 @@ def neighbours_figure(rows: Sequence[Row]) -> Figure:
                     )
                 axes.set_xscale("log", base=2)
                 axes.set(xlabel="items", ylabel="recall lost by others", ylim=(-0.08, 1.03))
-                axes.set_title(f"{kind}, S = {size}, {100 * share:.0f} % again")
+                axes.set_title(f"{kind}, S = {size}, {100 * share:.0f} % again", fontsize=9)
         _legend(
             figure,
             [

@@ -44,10 +44,9 @@ def streams_figure(rows: Sequence[Row]) -> Figure:
             axes.set(xlabel="tokens", ylabel="‖E‖", xscale="log", yscale="log")
             axes.set_title(_title(kind))
             _legend_once(axes)
-            low, high = axes.get_ylim()
-            if high < 1e6:
-                # Room for the legend, and numbers between the powers of ten.
-                axes.set_ylim(low, high * (high / low) ** 0.6)
+            if axes.get_ylim()[1] < 1e6:
+                _leave_room(axes)
+                # Numbers between the powers of ten.
                 axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
                 axes.yaxis.set_major_formatter("{x:g}")
                 axes.yaxis.set_minor_formatter(NullFormatter())
@@ -60,7 +59,8 @@ def streams_figure(rows: Sequence[Row]) -> Figure:
                 _line(axes, found, "scale", label=label, marker=".", linewidth=0.7)
             axes.set(xlabel="tokens", ylabel="scale", xscale="log", yscale="log")
             axes.set_title("what the guard multiplies by")
-            axes.legend(frameon=False, fontsize=8)
+            _leave_room(axes)
+            axes.legend(loc="upper right", frameon=False, fontsize=8)
         for axes in panels[count:]:
             axes.set_axis_off()
     return figure
@@ -96,11 +96,17 @@ def _line(axes: Axes, rows: Sequence[Row], measure: str, **look: Any) -> None:
     axes.plot([row["token"] for row in rows], [row[measure] for row in rows], **look)
 
 
+def _leave_room(axes: Axes) -> None:
+    """For a legend above the lines."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.6)
+
+
 def _legend_once(axes: Axes) -> None:
     """Several seeds have one entry."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    axes.legend(list(once.values()), list(once), frameon=False, fontsize=8)
+    axes.legend(list(once.values()), list(once), loc="upper right", frameon=False, fontsize=8)
 
 
 def _kind(row: Row) -> tuple[Any, ...]:

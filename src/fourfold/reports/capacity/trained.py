@@ -25,6 +25,7 @@ def trained_figure(rows: Sequence[Row], task: str) -> Figure:
         items = [row["items"] for row in rows]
         axes.set_xticks(items, [str(item) for item in items])
         axes.minorticks_off()
+        _legend(figure, axes)
     return figure
 
 
@@ -42,6 +43,7 @@ def trained_interference_figure(rows: Sequence[Row], task: str) -> Figure:
                 xlabel=f"writes after the {found[0]['stored']} items",
                 ylabel="exact match of items not named, %",
             )
+        _legend(figure, panels[0])
     return figure
 
 
@@ -62,7 +64,11 @@ def _draw(axes: Axes, rows: Sequence[Row], against: str) -> None:
             label="one layer of its size, random addresses",
         )
     axes.set_ylim(-3, 103)
-    axes.legend(frameon=False, fontsize=8)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
 def _percent(rows: Sequence[Row], measure: str) -> list[float]:
