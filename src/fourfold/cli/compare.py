@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from transformers.utils import logging
 
+from fourfold.cli.bars import bars
 from fourfold.cli.common import console, say
 from fourfold.comparison import ComparisonOptions, model_configurations, run_model, with_steps
 from fourfold.data import Corpus
@@ -40,23 +40,18 @@ def run_comparison(
     training = replace(options.training, learning_rate=learning_rate, seed=seed)
     options = replace(options, training=training)
     configurations = model_configurations(options, also)
-    with _progress() as progress:
-        bars = {
-            name: progress.add_task(name, total=steps, loss="", speed="") for name in configurations
-        }
+    with bars(remaining=True) as progress:
+        tasks = {name: progress.add_task(name, total=steps, figures="") for name in configurations}
         for name, config in configurations.items():
 
-            def show(step: Step, bar: Any = bars[name]) -> None:
-                progress.update(
-                    bar,
-                    completed=step.step,
-                    loss=f"{step.loss / math.log(2):.3f} bits/token",
-                    speed=f"{step.tokens_per_second:,.0f} tokens/s",
-                )
+            def show(step: Step, task: Any = tasks[name]) -> None:
+                loss = f"{step.loss / math.log(2):.3f} bits/token"
+                figures = f"{loss}, {step.tokens_per_second:,.0f} tokens/s"
+                progress.update(task, completed=step.step, figures=figures)
 
             run_model(name, config, corpus, options, out / config.layer_types[0], show)
-            if progress.tasks[bars[name]].completed < steps:
-                progress.update(bars[name], completed=steps, loss="already finished")
+            if progress.tasks[tasks[name]].completed < steps:
+                progress.update(tasks[name], completed=steps, figures="already finished")
     results = read_comparison(out)
     console.print(comparison_table(results))
     say(f"Report:  {write_report(out)}")
@@ -72,15 +67,3 @@ def comparison_table(results: list[dict[str, Any]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description:<15}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:>4}/{task.total}"),
-        TextColumn("{task.fields[loss]}"),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-        console=console,
-    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 from rich.table import Table
 from transformers.utils import logging
 
+from fourfold.cli.bars import bars
 from fourfold.cli.common import console, say
 from fourfold.files import write_atomically
 from fourfold.grid import Cell, Grid, Schedule, read_grid
@@ -112,7 +113,7 @@ def run_grid(schedule: Schedule, config: Path, out: Path, *, workers: int, execu
     _keep_config(config, out)
     total = schedule.total()
     say(f"{len(schedule.results)} of {total} cells are finished already.")
-    with _progress() as progress:
+    with bars(remaining=False) as progress:
         display = _Display(progress, schedule, total)
         if executor == "ray":
             from fourfold.grid.ray_cluster import run_on_ray
@@ -184,18 +185,20 @@ class _Display:
     def __init__(self, progress: Progress, schedule: Schedule, total: int) -> None:
         self.progress, self.schedule = progress, schedule
         self.overall = progress.add_task(
-            "all cells", total=total, completed=len(schedule.results), note=""
+            "all cells", total=total, completed=len(schedule.results), figures=""
         )
         self.lines: dict[Cell, TaskID] = {}
 
     def show(self, event: Event) -> None:
         steps = self.schedule.grid.training.steps
         if event.cell not in self.lines:
-            self.lines[event.cell] = self.progress.add_task(str(event.cell), total=steps, note="")
+            self.lines[event.cell] = self.progress.add_task(
+                str(event.cell), total=steps, figures=""
+            )
         line = self.lines[event.cell]
         if event.kind == "step" and event.step is not None:
             self.progress.update(
-                line, completed=event.step.step, note=f"loss {event.step.loss:.3f}"
+                line, completed=event.step.step, figures=f"loss {event.step.loss:.3f}"
             )
             return
         self.progress.remove_task(self.lines.pop(event.cell))
@@ -205,14 +208,3 @@ class _Display:
                 say(f"{event.cell}: finished")
         else:
             say(event.message)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:>4}/{task.total}"),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-        console=console,
-    )
