@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -24,9 +25,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp lets only the owner in; a new file takes the usual rights.
-        rights = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, rights)
+        if target.exists():
+            os.chmod(temporary, target.stat().st_mode & 0o777)
+        else:
+            follow_umask(Path(temporary))
         os.replace(temporary, target)
     except BaseException as error:
         if temporary is not None:
@@ -37,10 +39,29 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     sync_folder(target.parent)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
+def follow_umask(path: Path) -> None:
+    """Give a file that was made for its owner alone, as mkstemp and safetensors make them, the
+    rights of any new file.
+
+    Raises:
+        OSError: they cannot be given.
+    """
+    mask = os.umask(0o077)  # cannot be asked for without setting it
     os.umask(mask)
-    return mask
+    os.chmod(path, 0o666 & ~mask)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of what is in a file, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def lock(descriptor: int, *, wait: bool) -> bool:

@@ -5,9 +5,11 @@ Legend: B rows, T tokens, N sequences (B, or as many as are packed).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.utils import can_return_tuple
 
+from fourfold.files import follow_umask
 from fourfold.layers import LayerState, MemoryLayer
 from fourfold.layers.base import Initialised
 from fourfold.layers.packing import offsets_of, pack, unpack
@@ -81,6 +84,14 @@ class FourfoldPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["FourfoldBlock"]  # noqa: RUF012
     _supports_sdpa = True
     _is_stateful = True
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any
+    ) -> None:
+        """As transformers saves; whoever may read the configuration may read the weights."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        for path in Path(save_directory).glob("model*.safetensors"):
+            follow_umask(path)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
