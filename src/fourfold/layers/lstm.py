@@ -30,6 +30,9 @@ class Cell(Initialised, nn.LSTM):
 class LSTM(MemoryLayer[LSTMState]):
     """torch.nn.LSTM, one layer, hidden_size in and out; the forget gate starts open (bias 1).
 
+    Under autocast it computes in the type of its weights: hidden and cell would otherwise be
+    rounded at every token.
+
     Source: Hochreiter and Schmidhuber, 1997; Jozefowicz and others, 2015, for the bias.
     """
 
@@ -39,6 +42,16 @@ class LSTM(MemoryLayer[LSTMState]):
         self.cell = Cell(hidden_size, hidden_size, batch_first=True)
 
     def process(
+        self, x: Tensor, state: LSTMState | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, LSTMState]:
+        if not torch.is_autocast_enabled(x.device.type):
+            return self._read(x, state, cu_seqlens)
+        dtype = next(self.cell.parameters()).dtype
+        with torch.autocast(x.device.type, enabled=False):
+            before = None if state is None else state.map(lambda part: part.to(dtype))
+            return self._read(x.to(dtype), before, cu_seqlens)
+
+    def _read(
         self, x: Tensor, state: LSTMState | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, LSTMState]:
         sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
