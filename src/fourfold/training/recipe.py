@@ -88,7 +88,11 @@ class TrainingEntry(Section):
         memory: where it starts empty, "window", "document" or "stream".
         shuffle: whether documents are read in random order, another in each epoch.
         learning_rate, warmup_steps, final_share, weight_decay, gradient_clip: see ``FitOptions``.
-        precision: of the products; weights and states are float32 always.
+            The warm-up is shorter than the run; where it is not given it takes a tenth of the run,
+            100 steps at most.
+        precision: of the products. Weights, their gradients, the optimiser's state and what a
+            memory rewrites at every token are float32 always; what it only stores, such as keys and
+            values of attention, is as it was computed.
         gradient_checkpointing: compute layers again in the backward pass, to save memory.
         seed: of weights and order.
     """
@@ -113,6 +117,18 @@ class TrainingEntry(Section):
     def _one_length(self) -> TrainingEntry:
         if (self.steps is None) == (self.tokens is None):
             raise ValueError("give either steps or tokens.")
+        return self
+
+    @model_validator(mode="after")
+    def _warm_up_within_the_run(self) -> TrainingEntry:
+        if "warmup_steps" not in self.model_fields_set:
+            shorter = min(self.warmup_steps, self.total_steps // 10)
+            object.__setattr__(self, "warmup_steps", shorter)  # a section is frozen
+        if self.warmup_steps >= self.total_steps and self.warmup_steps:
+            raise ValueError(
+                f"warmup_steps must be less than the {self.total_steps} steps of the run, or the "
+                f"rate never reaches learning_rate; got {self.warmup_steps}."
+            )
         return self
 
     @property
@@ -171,6 +187,11 @@ class Recipe(Section):
     checkpoints: CheckpointEntry = Field(default_factory=CheckpointEntry)
     evaluation: EvaluationEntry = Field(default_factory=EvaluationEntry)
     trackers: tuple[str, ...] = ()
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _one_or_several(cls, trackers: Any) -> Any:
+        return (trackers,) if isinstance(trackers, str) else trackers
 
 
 def read_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
