@@ -12,15 +12,28 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
 
 
+def own_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Those that the optimiser has, by name, tied ones once.
+
+    What FSDP2 has gathered to read without a backward pass, as validation does, would stand in the
+    place of the shards.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    return dict(model.named_parameters())
+
+
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers on the CPU, tied ones once."""
-    named = [*model.named_parameters(), *model.named_buffers()]
+    named = [*own_parameters(model).items(), *model.named_buffers()]
     return {name: _whole(tensor) for name, tensor in named}
 
 
@@ -31,7 +44,7 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     Raises:
         ValueError: other names, or another shape.
     """
-    named = dict([*model.named_parameters(), *model.named_buffers()])
+    named = own_parameters(model) | dict(model.named_buffers())
     if named.keys() != tensors.keys():
         other = ", ".join(sorted(named.keys() ^ tensors.keys()))
         raise ValueError(f"The weights are those of another model: it differs in {other}.")
@@ -43,7 +56,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
     """The optimiser's state, "exp_avg/model.norm.weight" and so on."""
     return {
         f"{key}/{name}": _whole(value)
-        for name, parameter in model.named_parameters()
+        for name, parameter in own_parameters(model).items()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
 
@@ -52,7 +65,7 @@ def load_optimizer_tensors(
     model: nn.Module, optimizer: Optimizer, tensors: dict[str, Tensor]
 ) -> None:
     """Take over what ``optimizer_tensors`` gave."""
-    parameters = dict(model.named_parameters())
+    parameters = own_parameters(model)
     for full_name, tensor in tensors.items():
         key, _, name = full_name.partition("/")
         parameter = parameters[name]
