@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from transformers.utils import logging
 
+from fourfold.cli.bars import bars
 from fourfold.cli.common import console, say
 from fourfold.training.events import Listener, Stopped, Update
 from fourfold.training.recipe import Recipe
@@ -22,16 +26,17 @@ STOPPED = 130
 def run_training(recipe: Recipe, out: Path) -> None:
     """Train, show, and say where everything is."""
     logging.disable_progress_bar()
-    with console.status("Preparing …") as status:
-
-        def show(what: str, done: int, total: int | None) -> None:
-            share = f" of {total:,}" if total else ""
-            status.update(f"{what.capitalize()}: {done:,}{share} bytes")
-
-        trainer = Trainer(recipe, out, show)
+    with _interrupted(
+        "Stopped while the run was prepared. Nothing is lost; text that was not yet whole is read "
+        "again."
+    ):
+        trainer = _prepared(recipe, out)
     if trainer.first:
         _introduce(trainer)
-    with _progress() as progress:
+    with (
+        _interrupted(f"Stopped at once; the run goes on from the last checkpoint in {out}."),
+        bars(remaining=True) as progress,
+    ):
         bar = progress.add_task(
             recipe.model.layer or "training",
             total=trainer.training.total_steps,
@@ -46,7 +51,7 @@ def run_training(recipe: Recipe, out: Path) -> None:
                 say(
                     *trainer.left_out(),
                     f"Stopped after step {stopped.step:,}; all of it is saved in {out}. "
-                    f"To go on: {_same_command(trainer.processes.count)}",
+                    f"To go on: {_same_command()}",
                 )
             raise typer.Exit(STOPPED) from stopped
         except (ArithmeticError, OSError, ValueError):
@@ -62,6 +67,28 @@ def run_training(recipe: Recipe, out: Path) -> None:
         )
 
 
+def _prepared(recipe: Recipe, out: Path) -> Trainer:
+    """The run with its text and its model ready."""
+    with console.status("Preparing …") as status:
+
+        def show(what: str, done: int, total: int | None) -> None:
+            share = f" of {total:,}" if total else ""
+            status.update(f"{what.capitalize()}: {done:,}{share} bytes")
+
+        return Trainer(recipe, out, show)
+
+
+@contextmanager
+def _interrupted(sentence: str) -> Iterator[None]:
+    """Say on Ctrl-C how things are and how to go on, and end."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if os.environ.get("RANK", "0") == "0":
+            say(f"{sentence} To go on: {_same_command()}")
+        raise typer.Exit(STOPPED) from error
+
+
 def _introduce(trainer: Trainer) -> None:
     training = trainer.training
     say(
@@ -71,8 +98,9 @@ def _introduce(trainer: Trainer) -> None:
     )
 
 
-def _same_command(processes: int) -> str:
+def _same_command() -> str:
     """The command that was given; who launched several processes is not known here."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes > 1:
         return f"the same command again, with {processes} processes."
     return shlex.join(["fourfold", *sys.argv[1:]])
@@ -86,7 +114,9 @@ class _Display:
         self.validation = ""
 
     def listener(self) -> Listener:
-        return Listener(prepared=self._prepared, updated=self._updated, validated=self._validated)
+        return Listener(
+            prepared=self._prepared, updated=self._updated, validated=self._validated, noted=say
+        )
 
     def _prepared(self, trainer: Trainer, step: int) -> None:
         if step:
@@ -106,14 +136,3 @@ class _Display:
 
     def _validated(self, bits: float) -> None:
         self.validation = f" (validation {bits:.3f})"
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:,}/{task.total:,}"),
-        TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(),
-        console=console,
-    )

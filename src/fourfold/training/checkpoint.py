@@ -1,7 +1,7 @@
 """Checkpoints: everything that a run needs to go on as if it had never stopped.
 
     RUN/checkpoints/step-00000500/
-        checkpoint.json         step, what the run is, sizes of the files
+        checkpoint.json         step, what the run is, seconds, SHA-256 of the files
         model.safetensors       weights by name
         optimizer.safetensors   the optimiser's state by weight, "exp_avg/model.norm.weight"
         process-0.safetensors   of each process: memories of its lanes
@@ -27,12 +27,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fourfold.files import sync_file, sync_folder, write_atomically
+from fourfold.files import digest_of, follow_umask, sync_file, sync_folder, write_atomically
 from fourfold.models import FourfoldConfig
 from fourfold.results import refuse_other
 from fourfold.training.loop import FitOptions
 
-FORMAT = 1
+FORMAT = 2
 _NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -43,6 +43,7 @@ class Checkpoint:
     Attributes:
         step: updates done.
         run: what the run is (its recipe and its processes); a run goes on only with its own.
+        seconds: that were spent, by what on; of the first process.
         model, optimizer: tensors by name; of all processes together.
         tensors: of this process.
         position: of this process; JSON can hold it.
@@ -50,6 +51,7 @@ class Checkpoint:
 
     step: int
     run: dict[str, Any]
+    seconds: dict[str, float]
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     tensors: dict[str, Tensor]
@@ -62,7 +64,8 @@ class Checkpoints:
     Args:
         folder: RUN/checkpoints; made if it is not there.
         keep: how many of the latest to keep.
-        process, together: the number of this process, and ``Processes.together``.
+        process: the number of this one.
+        together, anywhere: ``Processes.together`` and ``Processes.any``.
     """
 
     def __init__(
@@ -72,9 +75,11 @@ class Checkpoints:
         keep: int,
         process: int = 0,
         together: Callable[[], AbstractContextManager[None]] = nullcontext,
+        anywhere: Callable[[bool], bool] = bool,
     ) -> None:
         self.folder, self.keep = folder, keep
-        self.process, self.together = process, together
+        self.process, self.together, self.anywhere = process, together, anywhere
+        self._damaged: set[int] = set()
 
     def steps(self) -> list[int]:
         """Of which there are checkpoints, in rising order."""
@@ -116,15 +121,22 @@ class Checkpoints:
 
     def _complete(self, temporary: Path, checkpoint: Checkpoint) -> None:
         place = self.path(checkpoint.step)
-        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
-        content = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.run}
-        _write_json(temporary / "checkpoint.json", content | {"sizes": sizes})
+        content = {
+            "format": FORMAT,
+            "step": checkpoint.step,
+            "run": checkpoint.run,
+            "seconds": checkpoint.seconds,
+            "sha256": {path.name: digest_of(path) for path in sorted(temporary.iterdir())},
+        }
+        _write_json(temporary / "checkpoint.json", content)
         if place.exists():
             shutil.rmtree(place)
         os.rename(temporary, place)
         sync_folder(self.folder)
-        for step in self.steps()[: -self.keep]:
+        whole = [step for step in self.steps() if step not in self._damaged - {checkpoint.step}]
+        for step in set(self.steps()) - set(whole[-self.keep :]):
             shutil.rmtree(self.path(step))
+        self._damaged.clear()
 
     def _write_parts(self, folder: Path, checkpoint: Checkpoint) -> None:
         if self.process == 0:
@@ -133,44 +145,77 @@ class Checkpoints:
         _write_tensors(folder / f"process-{self.process}.safetensors", checkpoint.tensors)
         _write_json(folder / f"process-{self.process}.json", checkpoint.position)
 
-    def latest(self, run: Mapping[str, Any]) -> Checkpoint | None:
-        """The newest checkpoint, or None if there is none.
+    def latest(
+        self, run: Mapping[str, Any], on_damage: Callable[[str], None] = lambda sentence: None
+    ) -> Checkpoint | None:
+        """The newest checkpoint that is whole for all processes, or None if there is none at all;
+        every process calls this.
 
         Args:
             run: what the checkpoint must be of.
+            on_damage: is told of each that is not whole and therefore left out.
 
         Raises:
-            ValueError: it is of another run or damaged; the sentence says what to do.
+            ValueError: it is of another run or of another format, or none is whole.
         """
         steps = self.steps()
-        if not steps:
-            return None
-        folder = self.path(steps[-1])
+        for step in reversed(steps):
+            found, how = None, "another process says how"
+            try:
+                found = self._read(self.path(step), run)
+            except _Damage as damage:
+                how = str(damage)
+            if not self.anywhere(found is None):
+                return found
+            self._damaged.add(step)
+            on_damage(f"The checkpoint {self.path(step)} is damaged ({how}) and is left out.")
+        if steps:
+            raise ValueError(
+                f"No checkpoint in {self.folder} is whole (of the oldest: {how}). Remove the "
+                "folder to begin anew."
+            )
+        return None
+
+    def _read(self, folder: Path, run: Mapping[str, Any]) -> Checkpoint:
+        """What this process needs of a checkpoint.
+
+        Raises:
+            _Damage: a file cannot be read or is not the one that was written.
+            ValueError: it is of another run or of another format.
+        """
         try:
             content = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
             version, found = content["format"], content["run"]
-            for name, size in content["sizes"].items():
-                if (folder / name).stat().st_size != size:
-                    raise OSError(f"{name} has another size than was written")
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise _damaged(folder, error) from error
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise _Damage(f"checkpoint.json: {error}") from error
         if version != FORMAT:
             raise ValueError(
                 f"{folder} is a checkpoint of format {version}; this version of fourfold reads "
                 f"format {FORMAT}."
             )
         refuse_other(self.folder.parent, differences(found, run))
+        names = ("model.safetensors", "optimizer.safetensors")
+        own = (f"process-{self.process}.safetensors", f"process-{self.process}.json")
         try:
+            for name in (*names, *own):
+                if digest_of(folder / name) != content["sha256"][name]:
+                    raise _Damage(f"{name} is not what was written")
+            model, optimizer, tensors = (load_file(folder / name) for name in (*names, own[0]))
             return Checkpoint(
                 step=content["step"],
                 run=found,
-                model=load_file(folder / "model.safetensors"),
-                optimizer=load_file(folder / "optimizer.safetensors"),
-                tensors=load_file(folder / f"process-{self.process}.safetensors"),
-                position=json.loads((folder / f"process-{self.process}.json").read_text()),
+                seconds=content["seconds"],
+                model=model,
+                optimizer=optimizer,
+                tensors=tensors,
+                position=json.loads((folder / own[1]).read_text(encoding="utf-8")),
             )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise _damaged(folder, error) from error
+        except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
+            raise _Damage(str(error)) from error
+
+
+class _Damage(Exception):  # noqa: N818 – always told in a sentence of its own
+    """A checkpoint is not what was written."""
 
 
 def differences(found: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
@@ -193,18 +238,12 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file({name: x.contiguous() for name, x in tensors.items()}, path)
     except SafetensorError as error:
         raise OSError(f"{path.name} cannot be written: {error}") from error
+    follow_umask(path)
     sync_file(path)
 
 
 def _write_json(path: Path, content: Any) -> None:
     write_atomically(path, json.dumps(content).encode())
-
-
-def _damaged(folder: Path, error: Exception) -> ValueError:
-    return ValueError(
-        f"The checkpoint {folder} is damaged ({error}). Remove it to go on from the one before, or "
-        "to begin anew if there is none."
-    )
 
 
 def _differences(one: Any, other: Any, name: str = "") -> list[str]:

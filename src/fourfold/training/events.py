@@ -41,11 +41,13 @@ class Listener:
         prepared: the text and the model are ready, and the step to go on from.
         updated: after every update.
         validated: bits per byte.
+        noted: a sentence of what is not as it was left; the run goes on.
     """
 
     prepared: Callable[[Trainer, int], None] = lambda trainer, step: None
     updated: Callable[[Update], None] = lambda update: None
     validated: Callable[[float], None] = lambda bits: None
+    noted: Callable[[str], None] = lambda sentence: None
 
 
 class Stopped(Exception):  # noqa: N818 – no error, but what was asked for

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from fourfold.files import write_atomically
+from fourfold.training.writing import writing
 
 
 class Log:
@@ -21,16 +22,24 @@ class Log:
         columns: after the step.
         step: the last one to keep of what is there already; what a stopped run wrote after its
             checkpoint is written anew.
+
+    Attributes:
+        last: the row of the last step that is kept, by column; None if there is none.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: what is there has other columns; it is left as it is.
     """
 
     def __init__(self, path: Path, columns: tuple[str, ...], *, step: int) -> None:
         self.path, self.columns = path, ("step", *columns)
-        rows = [row for row in read_log(path) if int(row["step"]) <= step]
+        rows = [row for row in self._found() if int(row["step"]) <= step]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
         writer.writerows([row[column] for column in self.columns] for row in rows)
-        write_atomically(path, text.getvalue().encode())
+        with writing(path):
+            write_atomically(path, text.getvalue().encode())
         self.last: Mapping[str, str] | None = rows[-1] if rows else None
         self._file: TextIO = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115
 
@@ -40,7 +49,7 @@ class Log:
         Raises:
             OSError: it cannot be written.
         """
-        with self._fault_named():
+        with writing(self.path):
             csv.writer(self._file, lineterminator="\n").writerow(
                 [repr(values[column]) for column in self.columns]
             )
@@ -52,7 +61,7 @@ class Log:
         Raises:
             OSError: they do not get there.
         """
-        with self._fault_named():
+        with writing(self.path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -60,15 +69,21 @@ class Log:
         with suppress(OSError):  # a row that did not fit the disk was told of by ``write``
             self._file.close()
 
-    @contextmanager
-    def _fault_named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OSError(
-                f"{self.path} cannot be written: {error.strerror}. Make room and start the same "
-                "command again to go on from the last checkpoint."
-            ) from error
+    def _found(self) -> list[dict[str, str]]:
+        """The rows that are there.
+
+        Raises:
+            ValueError: they are not those of this table.
+        """
+        rows = read_log(self.path)
+        for row in rows:
+            if tuple(row) != self.columns or not row["step"].isdecimal():
+                raise ValueError(
+                    f"{self.path} cannot be gone on with: it must have the columns "
+                    f"{', '.join(self.columns)} and a number of steps in each row. Move it away to "
+                    "go on without its rows."
+                )
+        return rows
 
 
 def read_log(path: Path) -> list[dict[str, str]]:

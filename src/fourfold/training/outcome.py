@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from fourfold.files import sync_file, sync_folder
 from fourfold.models import FourfoldForCausalLM
+from fourfold.training.clock import Clock
 from fourfold.training.log import read_log
 
 
@@ -49,16 +50,21 @@ def keep_model(
     sync_folder(folder)
 
 
-def figures(folder: Path) -> dict[str, Any]:
-    """What the logs in RUN say of the whole run."""
-    last = read_log(folder / "log.csv")[-1]
+def figures(folder: Path, *, tokens: int, clock: Clock) -> dict[str, Any]:
+    """What came out of a whole run.
+
+    Args:
+        folder: RUN; ``training_loss`` is None if the last row of its log was lost.
+        tokens: that were read.
+    """
+    log = read_log(folder / "log.csv")
     validation = read_log(folder / "validation.csv")[-1]
-    seconds = float(last["seconds"])
     return {
-        "tokens": int(last["tokens"]),
-        "training_loss": float(last["loss"]),
+        "tokens": tokens,
+        "training_loss": float(log[-1]["loss"]) if log else None,
         "validation_loss": float(validation["loss"]),
         "validation_bits_per_byte": float(validation["bits_per_byte"]),
-        "train_tokens_per_second": int(last["tokens"]) / seconds,
-        "wall_seconds": seconds,
+        "train_tokens_per_second": tokens / clock.updates,
+        "update_seconds": clock.updates,
+        "wall_seconds": clock.whole,
     }

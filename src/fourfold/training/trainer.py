@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from accelerate import Accelerator
-from accelerate.utils import InitProcessGroupKwargs
 from transformers import PreTrainedTokenizerBase
 
 from fourfold.data.hub_order import HubOrder
@@ -28,11 +24,14 @@ from fourfold.data.tokenizers import load_tokenizer, vocabulary_size
 from fourfold.evaluation.mode import measuring
 from fourfold.files import lock, write_atomically
 from fourfold.models import FourfoldCache, FourfoldForCausalLM
+from fourfold.models.matching import count_parameters
 from fourfold.models.registry import sources_of
 from fourfold.ops.pointwise import IGNORED
 from fourfold.results import provenance, read_result, refuse_other, write_result
 from fourfold.sessions.fingerprint import tokenizer_of
+from fourfold.training import engine
 from fourfold.training.checkpoint import Checkpoint, Checkpoints, differences
+from fourfold.training.clock import Clock
 from fourfold.training.events import Listener, Stopped, Update
 from fourfold.training.log import Log
 from fourfold.training.loop import FitOptions, make_optimizer, rate_share
@@ -51,12 +50,10 @@ from fourfold.training.state import (
 from fourfold.training.stopping import Stop, stopping
 from fourfold.training.trackers import check_trackers, flat
 from fourfold.training.window_loss import window_loss
+from fourfold.training.writing import writing
 
 LOG_COLUMNS = ("tokens", "loss", "bits_per_byte", "learning_rate", "gradient_norm", "seconds")
 VALIDATION_COLUMNS = ("tokens", "loss", "bits_per_byte")
-
-PATIENCE = timedelta(days=1)
-"""For which processes wait for the first, which may have much text to prepare."""
 
 
 class Trainer:
@@ -84,12 +81,7 @@ class Trainer:
         self.recipe, self.folder = recipe, folder
         self.training = recipe.training
         check_trackers(recipe.trackers)
-        self.accelerator = Accelerator(
-            mixed_precision="bf16" if self.training.precision == "bfloat16" else "no",
-            log_with=list(recipe.trackers) or None,
-            project_dir=str(folder / "trackers"),
-            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
-        )
+        self.accelerator = engine.make_accelerator(recipe, folder)
         self.processes = Processes(self.accelerator)
         self.first = self.processes.first
         if self.training.batch_size % self.processes.count:
@@ -98,14 +90,15 @@ class Trainer:
                 f"got {self.training.batch_size}."
             )
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(recipe.tokenizer)
-        self.text = self._prepare_text(on_progress)
-        torch.manual_seed(self.training.seed)
+        # The model before the text, which may take hours.
         self.config = recipe.model.configuration(
             vocabulary_size(self.tokenizer),
             {name: getattr(self.tokenizer, name) for name in SPECIAL_TOKENS},
         )
+        self.parameters = count_parameters(self.config)
+        self.text = self._prepare_text(on_progress)
+        torch.manual_seed(self.training.seed)
         self.plain_model = FourfoldForCausalLM(self.config)
-        self.parameters = self.plain_model.num_parameters()
         if self.training.gradient_checkpointing:
             self.plain_model.gradient_checkpointing_enable({"use_reentrant": False})
         self.options = FitOptions(
@@ -116,8 +109,8 @@ class Trainer:
             weight_decay=self.training.weight_decay,
             gradient_clip=self.training.gradient_clip,
         )
-        self.model, self.optimizer = self.accelerator.prepare(
-            self.plain_model, make_optimizer(self.plain_model, self.options)
+        self.model, self.optimizer = engine.prepare(
+            self.accelerator, self.plain_model, make_optimizer(self.plain_model, self.options)
         )
         self.lanes = Prefetch(self._lanes(self.text.train), recipe.data.prefetch)
         self._skipped = Skipped(), Skipped()
@@ -127,7 +120,9 @@ class Trainer:
             keep=recipe.checkpoints.keep,
             process=self.processes.number,
             together=self.processes.together,
+            anywhere=self.processes.any,
         )
+        self.clock = Clock()
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -158,11 +153,13 @@ class Trainer:
         if (result := self._finished()) is not None:
             return result
         with self._alone():
-            step = self._restore()
+            step = self._restore(listener)
             with self.processes.together():
                 if self.first:
+                    path = self.folder / "recipe.yaml"
                     text = yaml.safe_dump(self.recipe.model_dump(mode="json"), allow_unicode=True)
-                    write_atomically(self.folder / "recipe.yaml", text.encode())
+                    with writing(path):
+                        write_atomically(path, text.encode())
             listener.prepared(self, step)
             self.accelerator.init_trackers("fourfold", config=flat(self.identity))
             try:
@@ -201,16 +198,15 @@ class Trainer:
 
     def _train(self, step: int, stop: Stop, listener: Listener) -> None:
         steps = self.training.total_steps
-        saved = step
-        with self._logs(step) as (log, validations):
-            before = float(log.last["seconds"]) if log is not None and log.last else 0.0
-            seconds, tokens = 0.0, 0
+        began = saved = step
+        with self._logs(step, listener) as (log, validations):
+            if self._validation_missing(step, validations):
+                self._validate(step, validations, listener)
             while step < steps:
-                began = time.perf_counter()
-                loss, bits, norm, rate = self._update(step + 1)
+                with self.clock.updating():
+                    loss, bits, norm, rate = self._update(step + 1)
                 step += 1
-                seconds += time.perf_counter() - began
-                tokens += self.training.tokens_per_step
+                tokens = (step - began) * self.training.tokens_per_step
                 update = Update(
                     step=step,
                     steps=steps,
@@ -219,23 +215,19 @@ class Trainer:
                     bits_per_byte=bits,
                     learning_rate=rate,
                     gradient_norm=norm,
-                    tokens_per_second=tokens / seconds,
+                    tokens_per_second=tokens / self.clock.updates_now,
                 )
                 with self.processes.together():
                     if log is not None:
                         values = {name: getattr(update, name) for name in LOG_COLUMNS[:-1]}
-                        log.write(step=step, **values, seconds=before + seconds)
+                        log.write(step=step, **values, seconds=self.clock.updates)
                         self.accelerator.log(values, step)
                 listener.updated(update)
+                # Who asks to stop may kill before long, so validation waits for the way back.
                 asked = self.processes.any(stop.asked)
-                if step % self.recipe.evaluation.every == 0 or step == steps:
-                    loss, bits = self.validate()
-                    with self.processes.together():
-                        if validations is not None:
-                            values = {"tokens": update.tokens, "loss": loss, "bits_per_byte": bits}
-                            validations.write(step=step, **values)
-                            self.accelerator.log({"validation_bits_per_byte": bits}, step)
-                    listener.validated(bits)
+                if not asked and self._validation_due(step):
+                    self._validate(step, validations, listener)
+                    asked = self.processes.any(stop.asked)
                 if asked or step % self.recipe.checkpoints.every == 0 or step == steps:
                     with self.processes.together():
                         for table in (log, validations):
@@ -243,9 +235,26 @@ class Trainer:
                                 table.sync()
                     self._save(step, saved)
                     saved = step
-                if asked and step < steps:
+                if asked:
                     self.processes.wait()
                     raise Stopped(step)
+
+    def _validation_due(self, step: int) -> bool:
+        return step % self.recipe.evaluation.every == 0 or step == self.training.total_steps
+
+    def _validation_missing(self, step: int, validations: Log | None) -> bool:
+        """Whether the run was stopped, or lost the table, before the validation after ``step``."""
+        held = validations is None or (validations.last or {}).get("step") == str(step)
+        return self.processes.any(not held) and step > 0 and self._validation_due(step)
+
+    def _validate(self, step: int, validations: Log | None, listener: Listener) -> None:
+        loss, bits = self.validate()
+        with self.processes.together():
+            if validations is not None:
+                tokens = step * self.training.tokens_per_step
+                validations.write(step=step, tokens=tokens, loss=loss, bits_per_byte=bits)
+                self.accelerator.log({"validation_bits_per_byte": bits}, step)
+        listener.validated(bits)
 
     def _update(self, step: int) -> tuple[float, float, float, float]:
         """Read, go back, step: loss (nats a token; bits a byte), norm of the gradient, rate."""
@@ -359,19 +368,24 @@ class Trainer:
         return None if self.training.memory == "window" else self.plain_model.new_cache()
 
     @contextmanager
-    def _logs(self, step: int) -> Iterator[tuple[Log | None, Log | None]]:
+    def _logs(self, step: int, listener: Listener) -> Iterator[tuple[Log | None, Log | None]]:
         """log.csv and validation.csv up to ``step``; nothing in the other processes."""
         with ExitStack() as stack:
-            if not self.first:
-                yield None, None
-                return
-            log, validations = (
-                stack.enter_context(closing(Log(self.folder / name, columns, step=step)))
-                for name, columns in (
-                    ("log.csv", LOG_COLUMNS),
-                    ("validation.csv", VALIDATION_COLUMNS),
-                )
-            )
+            log = validations = None
+            with self.processes.together():
+                if self.first:
+                    log, validations = (
+                        stack.enter_context(closing(Log(self.folder / name, columns, step=step)))
+                        for name, columns in (
+                            ("log.csv", LOG_COLUMNS),
+                            ("validation.csv", VALIDATION_COLUMNS),
+                        )
+                    )
+                    if step and (log.last or {}).get("step") != str(step):
+                        listener.noted(
+                            f"{log.path} does not reach to step {step:,}, after which the run "
+                            "goes on; the rows in between are lost."
+                        )
             yield log, validations
 
     def _save(self, step: int, saved: int) -> None:
@@ -379,6 +393,7 @@ class Trainer:
         checkpoint = Checkpoint(
             step=step,
             run=self.identity,
+            seconds=self.clock.state(),
             model=model_tensors(self.plain_model),
             optimizer=optimizer_tensors(self.plain_model, self._plain_optimizer),
             tensors={name: tensor.detach().cpu() for name, tensor in memory.items()},
@@ -393,10 +408,11 @@ class Trainer:
                 f"{error}. {kept} Make room and start the same command again to go on."
             ) from error
 
-    def _restore(self) -> int:
+    def _restore(self, listener: Listener) -> int:
         """Take over the newest checkpoint; the step that it was made after, or 0."""
         with self.processes.together():
-            checkpoint = self.checkpoints.latest(self.identity)
+            checkpoint = self.checkpoints.latest(self.identity, listener.noted)
+        self.clock = Clock(**(checkpoint.seconds if checkpoint else {}))
         if checkpoint is None:
             return 0
         load_model_tensors(self.plain_model, checkpoint.model)
@@ -435,21 +451,22 @@ class Trainer:
         with self.processes.together():
             if self.first:
                 keep_model(self.folder, self.plain_model, weights, self.tokenizer)
-                write_result(
-                    self.folder / "result.json",
-                    {
-                        "run": self.identity,
-                        "recipe": self.recipe.model_dump(mode="json"),
-                        "parameters": self.parameters,
-                        **figures(self.folder),
-                        "validation_tokens": self._validation_sample().tokens,
-                        "left_out": {
-                            "prepared": {"bad": report.bad, "empty": report.empty},
-                            "streamed": {"bad": bad.count, "empty": empty.count},
-                        },
-                        **provenance(),
+                path = self.folder / "result.json"
+                tokens = self.training.total_steps * self.training.tokens_per_step
+                found = {
+                    "run": self.identity,
+                    "recipe": self.recipe.model_dump(mode="json"),
+                    "parameters": self.parameters,
+                    **figures(self.folder, tokens=tokens, clock=self.clock),
+                    "validation_tokens": self._validation_sample().tokens,
+                    "left_out": {
+                        "prepared": {"bad": report.bad, "empty": report.empty},
+                        "streamed": {"bad": bad.count, "empty": empty.count},
                     },
-                )
+                    **provenance(),
+                }
+                with writing(path):
+                    write_result(path, found)
         self.processes.wait()
         result = self._finished()
         assert result is not None
