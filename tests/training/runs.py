@@ -15,8 +15,19 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["fourfold.training.trainer"])
 
 
-def write_recipe(folder: Path, **training) -> Path:
-    """A recipe of seconds, its text beside it."""
+def write_recipe(
+    folder: Path, *, layers=("atpm", "atpm"), every=7, evaluate=50, **training
+) -> Path:
+    """A recipe of seconds, its text beside it.
+
+    Args:
+        layers: the memory of each.
+        every, evaluate: steps between two checkpoints, and between two validations.
+    """
+    same = len(set(layers)) == 1
+    memory = {"layer": layers[0], "layers": len(layers)} if same else {}
+    training = {"steps": 20, **training}
+    training.setdefault("warmup_steps", min(5, training["steps"] - 1))
     text = folder / "text"
     if not text.exists():
         text.mkdir(parents=True)
@@ -30,12 +41,12 @@ def write_recipe(folder: Path, **training) -> Path:
         yaml.safe_dump(
             {
                 "model": {
-                    "layer": "atpm",
-                    "layers": 2,
+                    **memory,
                     "fields": {
                         "hidden_size": 16,
                         "num_attention_heads": 1,
                         "intermediate_size": 16,
+                        **({} if same else {"layer_types": list(layers)}),
                     },
                 },
                 "data": {
@@ -44,15 +55,13 @@ def write_recipe(folder: Path, **training) -> Path:
                     "validation_share": 0.1,
                 },
                 "training": {
-                    "steps": 20,
                     "batch_size": 4,
                     "sequence_length": 16,
                     "memory": "document",
-                    "warmup_steps": 5,
                     **training,
                 },
-                "checkpoints": {"every": 7, "keep": 2},
-                "evaluation": {"every": 50, "tokens": 100},
+                "checkpoints": {"every": every, "keep": 2},
+                "evaluation": {"every": evaluate, "tokens": 100},
             }
         )
     )

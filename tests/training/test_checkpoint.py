@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ RUN = {"model": {"hidden_size": 16}, "training": {"steps": 9, "seed": 0}}
 def checkpoint(step, **changes):
     content = {
         "run": RUN,
+        "seconds": {"updates": 0.5 * step, "whole": float(step)},
         "model": {"weight": torch.full((2, 3), float(step))},
         "optimizer": {"step/weight": torch.tensor(float(step))},
         "tensors": {"layers.0.memory": torch.ones(1)},
@@ -39,6 +41,7 @@ def test_the_newest_comes_back_as_it_was(kept):
         kept.write(checkpoint(step))
     found, wanted = kept.latest(RUN), checkpoint(10)
     assert (found.step, found.run, found.position) == (wanted.step, RUN, wanted.position)
+    assert found.seconds == {"updates": 5.0, "whole": 10.0}
     for name in ("model", "optimizer", "tensors"):
         assert getattr(found, name).keys() == getattr(wanted, name).keys()
         for key, tensor in getattr(wanted, name).items():
@@ -73,20 +76,84 @@ def test_a_field_that_came_later_is_as_it_was_unless_it_is_set(kept):
         kept.latest(RUN | {"model": now["model"] | {"conv_size": 2}})
 
 
-@pytest.mark.parametrize("name", ["checkpoint.json", "model.safetensors", "process-0.json"])
-@pytest.mark.parametrize("damage", ["missing", "short", "garbled"])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_there(kept, name, damage):
-    kept.write(checkpoint(3))
-    kept.write(checkpoint(4))
-    path = kept.path(4) / name
+def damage(path, how):
     content = path.read_bytes()
     path.unlink()
-    if damage != "missing":
-        path.write_bytes(content[:-3] if damage == "short" else b"\xff" * len(content))
-    with pytest.raises(ValueError, match=r"step-00000004 is damaged .* the one before"):
+    if how == "short":
+        path.write_bytes(content[:-3])
+    elif how == "garbled":
+        path.write_bytes(b"\xff" * len(content))
+    elif how == "overwritten":  # within a tensor or a number, as a failing disk may leave it
+        path.write_bytes(content[:-9] + bytes(byte ^ 1 for byte in content[-9:]))
+
+
+NAMES = ["checkpoint.json", "model.safetensors", "optimizer.safetensors", "process-0.json"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["missing", "short", "garbled", "overwritten"])
+def test_a_damaged_checkpoint_is_left_out_with_a_sentence_and_the_one_before_is_taken(
+    kept, name, how
+):
+    said = []
+    kept.write(checkpoint(3))
+    kept.write(checkpoint(4))
+    damage(kept.path(4) / name, how)
+    assert kept.latest(RUN, said.append).step == 3
+    assert re.fullmatch(
+        r"The checkpoint .*step-00000004 is damaged \(.+\) and is left out\.", said[0]
+    )
+    kept.write(checkpoint(4))
+    assert kept.latest(RUN, said.append).step == 4
+    assert len(said) == 1
+
+
+def test_where_no_checkpoint_is_whole_that_is_said(kept):
+    for step in (3, 4):
+        kept.write(checkpoint(step))
+        damage(kept.path(step) / "model.safetensors", "overwritten")
+    with pytest.raises(ValueError, match=r"No checkpoint in .* is whole .* Remove the folder"):
         kept.latest(RUN)
-    shutil.rmtree(kept.path(4))
+
+
+def test_a_damaged_checkpoint_does_not_outlive_a_whole_one(tmp_path):
+    kept = Checkpoints(tmp_path, keep=2)
+    for step in (3, 4):
+        kept.write(checkpoint(step))
+    damage(kept.path(4) / "model.safetensors", "overwritten")
     assert kept.latest(RUN).step == 3
+    kept.write(checkpoint(5))
+    assert kept.steps() == [3, 5]
+
+
+def test_what_is_damaged_for_one_process_is_damaged_for_all(tmp_path):
+    elsewhere = iter([True, False])
+    kept = Checkpoints(tmp_path, keep=2, anywhere=lambda here: here or next(elsewhere))
+    kept.write(checkpoint(3))
+    kept.write(checkpoint(4))
+    said = []
+    assert kept.latest(RUN, said.append).step == 3
+    assert "another process says how" in said[0]
+
+
+def test_a_checkpoint_of_another_format_is_refused(kept):
+    kept.write(checkpoint(3))
+    path = kept.path(3) / "checkpoint.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    with pytest.raises(ValueError, match=r"of format 1; this version of fourfold reads format 2"):
+        kept.latest(RUN)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o007])
+def test_all_files_have_the_rights_that_the_user_gives_new_ones(kept, mask):
+    before = os.umask(mask)
+    try:
+        kept.write(checkpoint(3))
+    finally:
+        os.umask(before)
+    rights = {path.name: path.stat().st_mode & 0o777 for path in kept.path(3).iterdir()}
+    assert len(rights) == 5
+    assert set(rights.values()) == {0o666 & ~mask}
 
 
 def test_what_a_kill_left_behind_is_cleared_away(kept):

@@ -35,7 +35,7 @@ def losses(out):
     return [float(row["loss"]) for log in logs for row in log]
 
 
-@pytest.mark.parametrize("memory", ["window", "document"])
+@pytest.mark.parametrize("memory", ["window", "document", "stream"])
 def test_two_processes_have_the_losses_of_one(memory, tmp_path):
     recipe = write_recipe(tmp_path, memory=memory, accumulation=2)
     # All of the validation text, at whose end one process has nothing left to read, or a part.

@@ -31,7 +31,7 @@ from fourfold.ops.pointwise import IGNORED
 from fourfold.training.checkpoint import Checkpoints
 from fourfold.training.events import Listener
 from fourfold.training.log import Log, read_log
-from fourfold.training.recipe import read_recipe
+from fourfold.training.recipe import TrainingEntry, read_recipe
 from fourfold.training.trainer import LOG_COLUMNS, Trainer
 from fourfold.training.window_loss import window_loss
 
@@ -95,11 +95,12 @@ def test_every_memory_trains_with_any_reset_checkpointed_or_not(layer, memory, t
     losses = []
     for checkpointing in (False, True):
         recipe = write_recipe(
-            tmp_path, steps=3, memory=memory, gradient_checkpointing=checkpointing
+            tmp_path,
+            layers=(layer, layer),
+            steps=3,
+            memory=memory,
+            gradient_checkpointing=checkpointing,
         )
-        content = yaml.safe_load(recipe.read_text())
-        content["model"]["layer"] = layer
-        recipe.write_text(yaml.safe_dump(content))
         out = tmp_path / str(checkpointing)
         run(recipe, out)
         losses.append([float(row["loss"]) for row in read_log(out / "log.csv")])
@@ -314,6 +315,9 @@ def test_what_a_stopped_run_wrote_after_its_checkpoint_is_written_anew(tmp_path)
         (["model.fields.eos_token_id=3"], "leave eos_token_id alone"),
         (["tokenizer=no/such/folder"], "no/such/folder"),
         (["trackers=[tensorbord]"], "got 'tensorbord'. Did you mean 'tensorboard'"),
+        (["trackers=tensorbord"], "got 'tensorbord'. Did you mean 'tensorboard'"),
+        (["training.warmup_steps=20"], "must be less than the 20 steps of the run, .*; got 20"),
+        (["training.steps=1"], "warmup_steps must be less than the 1 steps"),
     ],
 )
 def test_a_recipe_that_cannot_be_run_is_refused_with_a_sentence(changes, sentence, tmp_path):
@@ -322,6 +326,38 @@ def test_a_recipe_that_cannot_be_run_is_refused_with_a_sentence(changes, sentenc
     assert refused.exit_code == 1, refused.output
     assert re.search(sentence, refused.output.replace("\n", " ")), refused.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("num_attention_heads=0", "num_attention_heads must be at least 1; got 0"),
+        ("num_key_value_heads=3", "num_kv_heads must divide num_heads = 1; got 3"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_before_any_text_is_read(change, sentence, tmp_path):
+    recipe = write_recipe(tmp_path, layers=("attention",))
+    refused = invoke(recipe, "--out", tmp_path / "out", f"model.fields.{change}")
+    assert refused.exit_code == 1
+    assert sentence in refused.output
+    assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.parametrize(
+    ("length", "warmup"),
+    [
+        ({"steps": 2000}, 100),
+        ({"steps": 300}, 30),
+        ({"steps": 5}, 0),
+        ({"tokens": 200 * 16 * 512}, 20),
+        ({"steps": 5, "warmup_steps": 4}, 4),
+        ({"steps": 1, "warmup_steps": 0}, 0),
+    ],
+)
+def test_the_warm_up_ends_within_the_run(length, warmup):
+    training = TrainingEntry(**length)
+    assert training.warmup_steps == warmup
+    assert TrainingEntry(**training.model_dump()) == training
 
 
 @pytest.mark.parametrize(
