@@ -145,8 +145,8 @@ class Trainer:
         Raises:
             Stopped: on Ctrl-C or SIGTERM, after saving.
             ArithmeticError: loss or gradient is no longer finite; nothing was saved since.
-            ValueError: the folder holds a run of other settings, or a damaged checkpoint, or
-                another process is training in it.
+            ValueError: the folder holds a run of other settings, no checkpoint that is whole, or a
+                log of other columns, or another process is training in it.
             OSError: something cannot be written; the checkpoints are as they were.
         """
         listener = listener if listener is not None and self.first else Listener()
