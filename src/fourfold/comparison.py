@@ -159,5 +159,5 @@ def run_model(
 
 def with_steps(options: ComparisonOptions, steps: int) -> ComparisonOptions:
     """The same comparison with a training of ``steps`` updates, a tenth of them for warming up."""
-    training = replace(options.training, steps=steps, warmup_steps=max(1, steps // 10))
+    training = replace(options.training, steps=steps, warmup_steps=steps // 10)
     return replace(options, training=training)

@@ -244,6 +244,12 @@ def test_a_result_of_other_settings_is_refused_and_left_alone(whole):
     assert files(whole) == before
 
 
+def test_a_warm_up_that_is_not_given_is_a_tenth_of_the_run_at_most():
+    lengths = {20: 2, 1000: 100, 3000: 150}
+    for steps, warm in lengths.items():
+        assert Grid(**settings(training={"steps": steps})).training.warmup_steps == warm
+
+
 def test_a_result_from_before_a_field_existed_still_counts(whole, tmp_path):
     grid = Grid(**settings())
     cell = Schedule(grid).open()[0]
@@ -320,6 +326,10 @@ def test_sizes_are_printed_with_the_state(tmp_path):
         (dict(parameters=300), "300 parameters are too few"),
         (dict(rates=[]), "rates: Tuple should have at least 1 item"),
         (dict(rates=[0.1, -1]), "rates must be positive"),
+        (
+            dict(training={"steps": 9, "warmup_steps": 9}),
+            "warmup_steps must be less than the 9 steps of the run",
+        ),
         (
             dict(
                 tasks={

@@ -15,7 +15,7 @@ ROOT = Path(fourfold.__file__).parent
 ALLOWED = {
     "ops": {"ops"},
     "layers": {"layers", "ops"},
-    "models": {"models", "layers", "ops"},
+    "models": {"models", "layers", "ops", "files"},
     "sessions": {"sessions", "models", "layers", "ops", "files"},
 }
 

@@ -14,6 +14,7 @@ from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.settings import Section, near, read_mapping, validated
 from fourfold.tasks import Task, make_task
+from fourfold.training.warm_up import end_within
 
 TOLERANCE = 0.02
 """How far a model's parameters may lie from the budget, as a share of it."""
@@ -69,6 +70,11 @@ class TrainingEntry(Section):
     warmup_steps: int = Field(default=150, ge=0)
     weight_decay: float = Field(default=0.1, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _warm_up_within_the_run(self) -> TrainingEntry:
+        end_within(self, self.steps)
+        return self
 
 
 class EvaluationEntry(Section):

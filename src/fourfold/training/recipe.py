@@ -14,6 +14,7 @@ from fourfold.model_fields import as_fields, check_layer
 from fourfold.models import FourfoldConfig
 from fourfold.models.matching import match_parameters
 from fourfold.settings import Section, change_fields, read_mapping, validated
+from fourfold.training.warm_up import end_within
 
 PARAMETER_TOLERANCE = 0.02
 
@@ -121,14 +122,7 @@ class TrainingEntry(Section):
 
     @model_validator(mode="after")
     def _warm_up_within_the_run(self) -> TrainingEntry:
-        if "warmup_steps" not in self.model_fields_set:
-            shorter = min(self.warmup_steps, self.total_steps // 10)
-            object.__setattr__(self, "warmup_steps", shorter)  # a section is frozen
-        if self.warmup_steps >= self.total_steps and self.warmup_steps:
-            raise ValueError(
-                f"warmup_steps must be less than the {self.total_steps} steps of the run, or the "
-                f"rate never reaches learning_rate; got {self.warmup_steps}."
-            )
+        end_within(self, self.total_steps)
         return self
 
     @property
