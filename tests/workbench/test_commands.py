@@ -6,6 +6,7 @@ import random
 import re
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 from zoo import build
 
@@ -91,3 +92,19 @@ def test_generate_without_anything_to_go_on_from_says_so(tmp_path):
 @pytest.mark.parametrize("command", ["compare", "demo", "chat", "generate", "report", "prove"])
 def test_every_command_explains_itself(command):
     assert invoke(command, "--help").exit_code == 0
+
+
+def commands_of(command, name="fourfold"):
+    yield name, command
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from commands_of(inner, f"{name} {word}")
+
+
+def test_help_holds_no_brackets_which_would_be_taken_for_markup_and_left_out():
+    found = [
+        (name, parameter.name)
+        for name, command in commands_of(get_command(app))
+        for parameter in command.params
+        if "[" in (getattr(parameter, "help", None) or "")
+    ]
+    assert found == []

@@ -54,8 +54,8 @@ DataPath = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="File or folder of .txt, .md, .jsonl, .parquet, also compressed. "
-        "[default: Python's sources]",
+        help="File or folder of .txt, .md, .jsonl, .parquet, also compressed; by default Python's "
+        "sources.",
     ),
 ]
 
@@ -127,7 +127,7 @@ def train(
         typer.Argument(metavar="[field=value …]", help="Like training.steps=100."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run. [default: runs/ and the recipe's name]")
+        Path | None, typer.Option(help="Folder of the run; by default runs/ and the recipe's name.")
     ] = None,
 ) -> None:
     """Train a language model by a recipe; the same command again goes on where it stopped.

@@ -57,7 +57,7 @@ def tasks_run(
     ] = 1,
     shard: Annotated[str, typer.Option(help="I/N: only the I-th of N parts, from 1.")] = "1/1",
     executor: Annotated[
-        str, typer.Option(help="local, or ray: the cells go to a Ray cluster (fourfold[ray]).")
+        str, typer.Option(help="local, or ray: the cells go to a Ray cluster (extra 'ray').")
     ] = "local",
 ) -> None:
     """Train and measure every cell of the grid in CONFIG; what is finished is not done again."""
