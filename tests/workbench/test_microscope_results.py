@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from typer.testing import CliRunner
+from result_scripts import run_grid, script
 
 from fourfold import FourfoldForCausalLM
-from fourfold.cli import app
 from fourfold.grid import read_grid
 
-SCRIPTS = Path(__file__).parents[2] / "results" / "microscope"
 GRID = {
     "tasks": {
         "rebind": {"loads": {"iid": [1, 2], "ood": [2, 2], "stress": [3, 3]}},
@@ -34,29 +29,14 @@ GRID = {
 SMALL = {"EXAMPLES": 40, "ABLATED": 4, "RESAMPLES": 10}
 
 
-def script(name):
-    spec = spec_from_file_location(f"microscope_{name}", SCRIPTS / f"{name}.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def study():
-    module = script("study")
-    for name, value in SMALL.items():
-        setattr(module, name, value)
-    return module
+    return script("microscope/study", **SMALL)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, study):
-    folder = tmp_path_factory.mktemp("microscope")
-    (folder / "grid.yaml").write_text(yaml.safe_dump(GRID))
-    done = CliRunner().invoke(
-        app, ["tasks", "run", str(folder / "grid.yaml"), "--out", str(folder)]
-    )
-    assert done.exit_code == 0, done.output
+    folder = run_grid(GRID, tmp_path_factory.mktemp("microscope"))
     study.main(folder)
     return folder
 
@@ -114,7 +94,7 @@ def test_a_quantity_tells_sides_apart_as_the_count_of_pairs_says(study):
 
 
 def test_what_was_studied_is_drawn(folder):
-    script("figures").main(folder)
+    script("microscope/figures").main(folder)
     for name in ("pairs", "stages", "regimes", "transport", "ablation"):
         assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     tables = (folder / "tables.md").read_text()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
-import yaml
-from typer.testing import CliRunner
+from result_scripts import run_grid, script
 
-from fourfold.cli import app
-
-SCRIPTS = Path(__file__).parents[2] / "results" / "mosaics" / "knowledge"
 LOADS = {"iid": [2, 2], "ood": [3, 3], "stress": [4, 4]}
 GRID = {
     "tasks": {"documents": {"loads": LOADS}, "closed_book": {}, "label_map": {}},
@@ -33,30 +27,14 @@ GRID = {
 SMALL = {"EXAMPLES": 2, "TIMES": (1, 2), "SHOTS": (1, 2), "ADAPTED": (1, 2)}
 
 
-def script(name):
-    spec = spec_from_file_location(f"mosaic_{name}", SCRIPTS / f"{name}.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mosaics")
-    (folder / "grid.yaml").write_text(yaml.safe_dump(GRID))
-    done = CliRunner().invoke(
-        app, ["tasks", "run", str(folder / "grid.yaml"), "--out", str(folder)]
-    )
-    assert done.exit_code == 0, done.output
-    return folder
+    return run_grid(GRID, tmp_path_factory.mktemp("mosaics"))
 
 
 @pytest.fixture
 def measure():
-    module = script("measure")
-    for name, value in SMALL.items():
-        setattr(module, name, value)
-    return module
+    return script("mosaics/knowledge/measure", **SMALL)
 
 
 def test_what_is_trained_is_measured_once_with_the_long_memory_and_without(folder, measure):
@@ -102,7 +80,7 @@ def test_going_on_draws_the_same_whatever_was_drawn_before(folder, measure):
 def test_what_was_measured_is_drawn_and_what_is_missing_is_said(folder, measure, capsys):
     measure.main(folder)
     next(folder.glob("measures/label_map/transformer/*.json")).unlink()
-    script("figures").main(folder)
+    script("mosaics/knowledge/figures").main(folder)
     assert "missing: label_map, Transformer, seed 0" in capsys.readouterr().out
     for name in ("lengths", "adapting", "shots"):
         assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")

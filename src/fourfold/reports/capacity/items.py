@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -40,21 +42,12 @@ def items_figure(rows: Sequence[Row], measure: str) -> Figure:
     with rc_context(LOOKS):
         figure = _figure(len(kinds), len(conditions))
         panels = figure.subplots(len(kinds), len(conditions), squeeze=False)
-        for kind, around in zip(kinds, panels, strict=True):
-            for (size, decay), axes in zip(conditions, around, strict=True):
-                axes.axvline(size, color=GREY, linewidth=0.7, linestyle=":")
-                for place, (operator, (colour, marker)) in enumerate(looks(operators).items()):
-                    found = [
-                        row
-                        for row in rows
-                        if operator_of(row) == operator
-                        and (row["addresses"], row["address_dim"], row["decay"])
-                        == (kind, size, decay)
-                    ]
-                    draw_theory(axes, found, measure, colour=colour, broad=place == 0)
-                    draw_points(axes, found, measure, colour=colour, marker=marker, place=place)
-                of_items(axes, measure, most=most)
-                axes.set_title(f"{kind}, S = {size}, α = {decay:g}", fontsize=9)
+        for axes, (kind, size, decay), drawn in _filled(panels, rows, kinds, conditions, "decay"):
+            for place, ((colour, marker), found) in enumerate(drawn):
+                draw_theory(axes, found, measure, colour=colour, broad=place == 0)
+                draw_points(axes, found, measure, colour=colour, marker=marker, place=place)
+            of_items(axes, measure, most=most)
+            axes.set_title(f"{kind}, S = {size}, α = {decay:g}", fontsize=9)
         theory = "exact" if measure == "error" else "an approximation"
         _legend(
             figure,
@@ -75,29 +68,14 @@ def neighbours_figure(rows: Sequence[Row]) -> Figure:
     with rc_context(LOOKS):
         figure = _figure(len(kinds), len(conditions))
         panels = figure.subplots(len(kinds), len(conditions), squeeze=False, sharex=True)
-        for kind, line in zip(kinds, panels, strict=True):
-            for (size, share), axes in zip(conditions, line, strict=True):
-                axes.axvline(size, color=GREY, linewidth=0.7, linestyle=":")
-                for place, (operator, (colour, marker)) in enumerate(looks(operators).items()):
-                    found = [
-                        row
-                        for row in rows
-                        if operator_of(row) == operator
-                        and (row["addresses"], row["address_dim"], row["share"])
-                        == (kind, size, share)
-                    ]
-                    draw_points(
-                        axes,
-                        found,
-                        "lost",
-                        colour=colour,
-                        marker=marker,
-                        place=place,
-                        line="-",
-                    )
-                axes.set_xscale("log", base=2)
-                axes.set(xlabel="items", ylabel="recall lost by others", ylim=(-0.08, 1.03))
-                axes.set_title(f"{kind}, S = {size}, {100 * share:.0f} % again", fontsize=9)
+        for axes, (kind, size, share), drawn in _filled(panels, rows, kinds, conditions, "share"):
+            for place, ((colour, marker), found) in enumerate(drawn):
+                draw_points(
+                    axes, found, "lost", colour=colour, marker=marker, place=place, line="-"
+                )
+            axes.set_xscale("log", base=2)
+            axes.set(xlabel="items", ylabel="recall lost by others", ylim=(-0.08, 1.03))
+            axes.set_title(f"{kind}, S = {size}, {100 * share:.0f} % again", fontsize=9)
         _legend(
             figure,
             [
@@ -118,6 +96,31 @@ def base_rows(rows: Sequence[Row]) -> list[Row]:
         if (row["columns"], row["heads"]) == (columns, heads)
         and row["similarity"] in (None, cosine)
     ]
+
+
+def _filled(
+    panels: Any,
+    rows: Sequence[Row],
+    kinds: Sequence[str],
+    conditions: Sequence[tuple[int, float]],
+    field: str,
+) -> Iterator[tuple[Axes, tuple[str, int, float], list[tuple[tuple[str, str], list[Row]]]]]:
+    """Each panel, its kind and size of addresses and its ``field``, and the rows of each operator
+    there with how they look."""
+    operators = list(dict.fromkeys(map(operator_of, rows)))
+    for kind, line in zip(kinds, panels, strict=True):
+        for (size, value), axes in zip(conditions, line, strict=True):
+            axes.axvline(size, color=GREY, linewidth=0.7, linestyle=":")
+            here = [
+                row
+                for row in rows
+                if (row["addresses"], row["address_dim"], row[field]) == (kind, size, value)
+            ]
+            drawn = [
+                (look, [row for row in here if operator_of(row) == operator])
+                for operator, look in looks(operators).items()
+            ]
+            yield axes, (kind, size, value), drawn
 
 
 def _figure(lines: int, columns: int) -> Figure:
