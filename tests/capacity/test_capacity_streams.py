@@ -6,23 +6,15 @@ import math
 
 import pytest
 import torch
+from zoo import build
 
-from fourfold import FourfoldConfig, FourfoldForCausalLM
 from fourfold.capacity import model_stream, operator_streams, worst_pair
 from fourfold.reports.capacity import streams_figure
 from fourfold.sessions.guard import limit_state_norm
 
 
 def small_model(layer="atpm", vocab=90):
-    config = FourfoldConfig(
-        vocab_size=vocab,
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=[layer] * 2,
-        initializer_range=0.3,
-        eos_token_id=None,
-    )
-    return FourfoldForCausalLM(config).eval()
+    return build(layer, vocab_size=vocab)
 
 
 def by_stream(rows):

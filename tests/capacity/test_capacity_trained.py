@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from zoo import build
 
-from fourfold import FourfoldConfig, FourfoldForCausalLM
 from fourfold.capacity import trained, trained_capacity, trained_interference
 from fourfold.evaluation.answers import Answer, decode
 from fourfold.evaluation.scores import summarise
@@ -13,15 +13,7 @@ from fourfold.tasks.source import use_of
 
 
 def small_model(layer="gated_deltanet"):
-    config = FourfoldConfig(
-        vocab_size=make_task("kv_recall").vocab_size,
-        hidden_size=16,
-        num_attention_heads=2,
-        layer_types=[layer] * 2,
-        initializer_range=0.3,
-        eos_token_id=None,
-    )
-    return FourfoldForCausalLM(config).eval()
+    return build(layer, vocab_size=make_task("kv_recall").vocab_size)
 
 
 def test_a_trained_model_is_asked_at_each_number_of_items():
