@@ -48,7 +48,7 @@ def settings(steps, **changes):
         "layers": 1,
         "fields": {"hidden_size": 16, "num_attention_heads": 1},
         "rates": [0.01, 0.003],
-        "training": {"steps": steps, "batch_size": 8, "warmup_steps": 5},
+        "training": {"steps": steps, "batch_size": 8, "warmup_steps": min(5, steps // 2)},
         "evaluation": {"examples": 4, "validation_examples": 4, "curve_points": 2},
     } | changes
 

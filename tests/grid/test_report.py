@@ -297,7 +297,7 @@ def test_the_commands_keep_the_grid_and_write_the_report_or_print_tables(
     for path in (folder / "figures").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
 
-    content["training"]["steps"] = 7
+    content["training"]["steps"] = 107
     config.write_text(yaml.safe_dump(content, sort_keys=False))
     other = invoke("report", folder, "--config", config)
     assert other.exit_code == 1

@@ -101,6 +101,7 @@ def test_a_step_takes_the_gradient_of_all_its_tokens(memory, accumulation, tmp_p
         states = [read[last] for last in window.last.tolist()]
         predicted += int((window.targets != IGNORED).sum())
         size += float(window.bytes)
+    trainer.lanes.close()
     (total / predicted).backward()
     nats = total.item()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
