@@ -24,6 +24,7 @@ import torch
 
 from fourfold import Session
 from fourfold.cli.models import open_model
+from fourfold.evaluation.scores import bootstrap
 from fourfold.results import provenance, write_result
 
 READ, ASKED = 2000, 500
@@ -31,9 +32,6 @@ READ, ASKED = 2000, 500
 
 PAIRS = 10
 """Of chapters, from each book at most, spread over it."""
-
-DRAWS = 2000
-"""Of the bootstrap over pairs."""
 
 
 def chapters(text: str) -> list[str]:
@@ -87,10 +85,6 @@ def ask(model: Path, folder: Path) -> dict:
         row["nothing"] = Session(opened, tokenizer).losses(pair["asked"]).mean().item()
         rows.append({"book": pair["book"], **row})
     gains = torch.tensor([row["other"] - row["read"] for row in rows], dtype=torch.float64)
-    draws = torch.randint(
-        len(gains), (DRAWS, len(gains)), generator=torch.Generator().manual_seed(0)
-    )
-    means = gains[draws].mean(1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
     return {
         "configuration": opened.config.identity(),
         "pairs": len(rows),
@@ -100,7 +94,7 @@ def ask(model: Path, folder: Path) -> dict:
             for kind in ("read", "other", "nothing")
         },
         "gain": gains.mean().item(),
-        "gain_interval": means.tolist(),
+        "gain_interval": bootstrap([[[gain] for gain in gains.tolist()]]),
         "better": (gains > 0).double().mean().item(),
         "rows": rows,
     }

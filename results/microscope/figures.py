@@ -19,12 +19,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fourfold.files import write_atomically
-from fourfold.grid.config import Grid
+from fourfold.grid.config import read_grid
 from fourfold.reports.markdown import markdown_table, spread
 from fourfold.reports.style import png
 from fourfold.reports.tasks.figures import LOOKS
 from fourfold.reports.tasks.styles import LEADERS, MARKERS
-from fourfold.settings import read_mapping, validated
 
 Row = dict[str, Any]
 Results = dict[str, list[Row]]
@@ -46,7 +45,7 @@ MIXTURE = "mixed_all"
 
 def read_studies(folder: Path) -> tuple[Results, list[str]]:
     """Results of each task, one a seed, and what is missing."""
-    grid = validated(Grid, read_mapping(folder / "grid.yaml", "tasks"), "grid.yaml")
+    grid = read_grid(folder / "grid.yaml")
     found, missing = {}, []
     for task in grid.tasks:
         paths = sorted((folder / "study" / task).rglob("*.json"))

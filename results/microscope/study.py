@@ -32,8 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fourfold import FourfoldForCausalLM
+from fourfold.evaluation.scores import bootstrap
 from fourfold.grid.cell import Cell, settings
-from fourfold.grid.config import Grid
+from fourfold.grid.config import Grid, read_grid
 from fourfold.grid.gather import gather
 from fourfold.grid.schedule import Schedule
 from fourfold.observe import Trace, observe
@@ -41,7 +42,6 @@ from fourfold.observe.ablation import ablate
 from fourfold.observe.events import events_of
 from fourfold.observe.minimal_pairs import CHANGES, MinimalPair, minimal_pair
 from fourfold.results import provenance, read_result, refuse_other, write_result
-from fourfold.settings import read_mapping, validated
 from fourfold.tasks import Example, Source, Split, Task
 
 EXAMPLES, ABLATED, RESAMPLES = 300, 100, 300
@@ -102,14 +102,9 @@ def heads(trace: Trace) -> list[tuple[int, int, str, Tensor]]:
     ]
 
 
-def interval(values: Sequence[float]) -> list[float]:
+def interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % of the means of values drawn anew."""
-    drawn = torch.tensor(values, dtype=torch.float64)
-    index = torch.randint(
-        len(drawn), (RESAMPLES, len(drawn)), generator=torch.Generator().manual_seed(0)
-    )
-    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    return drawn[index].mean(1).quantile(ends).tolist()
+    return bootstrap([[[value] for value in values]])
 
 
 def stage_of(task: str, kind: str) -> str:
@@ -363,8 +358,7 @@ def study(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    content = read_mapping(folder / "grid.yaml", "tasks and models")
-    schedule = Schedule(validated(Grid, content, "grid.yaml"))
+    schedule = Schedule(read_grid(folder / "grid.yaml"))
     gather(schedule, folder)
     for cell in schedule.known():
         path = folder / "study" / cell.path.relative_to("cells")

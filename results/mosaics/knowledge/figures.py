@@ -18,11 +18,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fourfold.grid.config import Grid, slug
+from fourfold.grid.config import read_grid, slug
 from fourfold.reports.markdown import markdown_table, spread
 from fourfold.reports.tasks.figures import LOOKS
 from fourfold.reports.tasks.styles import LineStyle, line_styles
-from fourfold.settings import read_mapping, validated
 
 Result = dict[str, Any]
 
@@ -34,7 +33,7 @@ class Measures:
     """What was measured, by task and model: one result a seed."""
 
     def __init__(self, folder: Path) -> None:
-        self.grid = validated(Grid, read_mapping(folder / "grid.yaml", "tasks"), "grid.yaml")
+        self.grid = read_grid(folder / "grid.yaml")
         self.styles: dict[str, LineStyle] = line_styles(self.grid)
         self._found: dict[tuple[str, str], list[Result]] = {}
         self.missing: list[str] = []

@@ -29,12 +29,11 @@ from fourfold.evaluation.answers import decode
 from fourfold.evaluation.scores import summarise
 from fourfold.evaluation.teacher_forcing import target_logits
 from fourfold.grid.cell import Cell, settings
-from fourfold.grid.config import Grid, slug
+from fourfold.grid.config import Grid, read_grid, slug
 from fourfold.grid.gather import gather
 from fourfold.grid.schedule import Schedule
 from fourfold.ops.pointwise import cross_entropy_sum
 from fourfold.results import provenance, read_result, refuse_other, write_result
-from fourfold.settings import read_mapping, validated
 from fourfold.tasks import Source, Task, make_task
 from fourfold.tasks.batch import pack
 from fourfold.training import FitOptions, Step, fit
@@ -149,8 +148,7 @@ def asked_for(grid: Grid, cell: Cell) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    content = read_mapping(folder / "grid.yaml", "tasks and models")
-    schedule = Schedule(validated(Grid, content, "grid.yaml"))
+    schedule = Schedule(read_grid(folder / "grid.yaml"))
     gather(schedule, folder)
     grid = schedule.grid
     for task in MEASURES:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from fourfold.layers.base import MemoryLayer
 from fourfold.layers.growing import appended
-from fourfold.layers.packing import in_groups, mask_of, pack, unpack
-from fourfold.layers.reach import check_reach, draw_delays
+from fourfold.layers.packing import mask_of, pack, unpack
+from fourfold.layers.reach import Delays, ReachingLayer, check_reach
 from fourfold.layers.state import PairState
 from fourfold.ops import associative_read, gated_keys
 from fourfold.ops.pointwise import unit
@@ -20,7 +19,7 @@ LARGEST_SHARPNESS, LARGEST_SCALE = 10.0, 15.0
 """Bounds of θ under exponentials, from the paper's table of parameters."""
 
 
-class AssociativeMemory(MemoryLayer[PairState]):
+class AssociativeMemory(ReachingLayer[PairState]):
     """Pairs of a key (a situation) and a value (what followed it), read by kernel regression.
 
         k̄_t = g_t W_φ x_t + λ_t k̄₋₁           k_t = k̄_t / ‖k̄_t‖            also what is asked
@@ -94,31 +93,8 @@ class AssociativeMemory(MemoryLayer[PairState]):
         if self.decay is not None:
             yield self.decay, torch.linspace(0.5, 5.0, self.num_heads).to(self.decay)
 
-    def delays(self, rows: int) -> int | list[int]:
-        """The delay of a call; a list for each of N rows where each has its own."""
-        if not self.training or self.training_delay is None:
-            return self.delay
-        return draw_delays(self.training_delay, self.delay_draw, rows)
-
-    def process(
-        self, x: Tensor, state: PairState | None, cu_seqlens: Tensor | None
-    ) -> tuple[Tensor, PairState]:
-        delays = self.delays(x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1)
-        if state is not None or cu_seqlens is None:
-            return self._process(x, state, cu_seqlens, delays)
-
-        def read(x: Tensor, cu_seqlens: Tensor, numbers: list[int]) -> tuple[Tensor, PairState]:
-            own = delays if isinstance(delays, int) else [delays[number] for number in numbers]
-            return self._process(x, None, cu_seqlens, own)
-
-        return in_groups(x, cu_seqlens, read)
-
-    def _process(
-        self,
-        x: Tensor,
-        state: PairState | None,
-        cu_seqlens: Tensor | None,
-        delays: int | list[int],
+    def read(
+        self, x: Tensor, state: PairState | None, cu_seqlens: Tensor | None, delays: Delays
     ) -> tuple[Tensor, PairState]:
         mask = None if cu_seqlens is None else mask_of(cu_seqlens)
         keys, recurrence = self._keys(x, state, cu_seqlens)
@@ -195,7 +171,7 @@ class AssociativeMemory(MemoryLayer[PairState]):
         self,
         keys: Tensor,
         values: Tensor,
-        delays: int | list[int],
+        delays: Delays,
         *,
         q: Tensor | None = None,
         positions: Tensor | None = None,

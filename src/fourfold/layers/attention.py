@@ -8,15 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fourfold.layers.base import MemoryLayer
 from fourfold.layers.growing import appended
-from fourfold.layers.packing import in_groups, mask_of, pack, unpack
-from fourfold.layers.reach import draw_delays
+from fourfold.layers.packing import mask_of, pack, unpack
+from fourfold.layers.reach import Delays, ReachingLayer
 from fourfold.layers.state import AttentionState
 from fourfold.ops.reach import NOWHERE, Reach, read_in_reach
 
 
-class Attention(MemoryLayer[AttentionState]):
+class Attention(ReachingLayer[AttentionState]):
     """Causal multi-head attention; its memory grows with every token unless a window bounds it.
 
     Args:
@@ -70,34 +69,17 @@ class Attention(MemoryLayer[AttentionState]):
         self.out_proj = nn.Linear(num_heads * head_dim, hidden_size, bias=False)
         self.reset_parameters()
 
-    def process(
-        self, x: Tensor, state: AttentionState | None, cu_seqlens: Tensor | None
+    def read(
+        self, x: Tensor, state: AttentionState | None, cu_seqlens: Tensor | None, delays: Delays
     ) -> tuple[Tensor, AttentionState]:
-        sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
-        delays = self.delays(sequences)
         if cu_seqlens is None:
             return self._attend(x, state, None, delays)
-
-        def read(
-            x: Tensor, cu_seqlens: Tensor, numbers: list[int]
-        ) -> tuple[Tensor, AttentionState]:
-            mask = mask_of(cu_seqlens)
-            own = delays if isinstance(delays, int) else [delays[number] for number in numbers]
-            y, new = self._attend(unpack(x, mask), state, mask, own)
-            return pack(y, mask), new
-
-        if state is not None:
-            return read(x, cu_seqlens, list(range(sequences)))
-        return in_groups(x, cu_seqlens, read)
-
-    def delays(self, rows: int) -> int | list[int]:
-        """The delay of a call; a list for each of N rows where each has its own."""
-        if not self.training or self.training_delay is None:
-            return self.delay
-        return draw_delays(self.training_delay, self.delay_draw, rows)
+        mask = mask_of(cu_seqlens)
+        y, state = self._attend(unpack(x, mask), state, mask, delays)
+        return pack(y, mask), state
 
     def _attend(
-        self, x: Tensor, state: AttentionState | None, mask: Tensor | None, delays: int | list[int]
+        self, x: Tensor, state: AttentionState | None, mask: Tensor | None, delays: Delays
     ) -> tuple[Tensor, AttentionState]:
         """x (N, T, hidden_size); mask (N, T) marks the tokens, None if all are."""
         sequences, tokens, _ = x.shape

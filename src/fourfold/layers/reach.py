@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
+
+from fourfold.layers.base import MemoryLayer
+from fourfold.layers.packing import in_groups
+from fourfold.layers.state import State
 
 DRAWS = ("call", "sequence")
 
+Delays = int | list[int]
+"""The delay of a call, or of each of N sequences."""
 
-def draw_delays(between: Sequence[int], draw: str, rows: int) -> int | list[int]:
+
+class ReachingLayer(MemoryLayer[State]):
+    """A memory that holds every token in reach.
+
+    Packed sequences are read in groups of like length, and each with the delay drawn for it.
+
+    Attributes:
+        delay: how near a token may be to be read.
+        training_delay: least and greatest delay, drawn at random while training; None for
+            ``delay``.
+        delay_draw: see ``draw_delays``.
+    """
+
+    delay: int
+    training_delay: Sequence[int] | None
+    delay_draw: str
+
+    def delays(self, rows: int) -> Delays:
+        """The delay of a call; a list for each of N rows where each has its own."""
+        if not self.training or self.training_delay is None:
+            return self.delay
+        return draw_delays(self.training_delay, self.delay_draw, rows)
+
+    def process(
+        self, x: Tensor, state: State | None, cu_seqlens: Tensor | None
+    ) -> tuple[Tensor, State]:
+        delays = self.delays(x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1)
+        if state is not None or cu_seqlens is None:
+            return self.read(x, state, cu_seqlens, delays)
+
+        def read(x: Tensor, cu_seqlens: Tensor, numbers: list[int]) -> tuple[Tensor, State]:
+            own = delays if isinstance(delays, int) else [delays[number] for number in numbers]
+            return self.read(x, None, cu_seqlens, own)
+
+        return in_groups(x, cu_seqlens, read)
+
+    @abstractmethod
+    def read(
+        self, x: Tensor, state: State | None, cu_seqlens: Tensor | None, delays: Delays
+    ) -> tuple[Tensor, State]:
+        """``process`` with delays that are drawn already."""
+
+
+def draw_delays(between: Sequence[int], draw: str, rows: int) -> Delays:
     """A delay from ``between``, both ends included, by torch's own generator.
 
     Args:

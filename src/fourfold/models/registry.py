@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from fourfold.files import digest_of
 from fourfold.layers import (
     ATPM,
     LSTM,
@@ -175,4 +175,4 @@ def _digest_of(build: Build) -> str:
         file = Path(inspect.getsourcefile(build) or "")
     except TypeError:  # a partial, say
         return UNKNOWN
-    return sha256(file.read_bytes()).hexdigest() if file.is_file() else UNKNOWN
+    return digest_of(file) if file.is_file() else UNKNOWN
