@@ -45,7 +45,7 @@ def run_comparison(
         for name, config in configurations.items():
 
             def show(step: Step, task: Any = tasks[name]) -> None:
-                loss = f"{step.loss / math.log(2):.3f} bits/token"
+                loss = f"{step.loss / math.log(2):.3f} bits"
                 figures = f"{loss}, {step.tokens_per_second:,.0f} tokens/s"
                 progress.update(task, completed=step.step, figures=figures)
 
