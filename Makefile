@@ -1,5 +1,6 @@
 # make demo   train four memories on real text and carry one to another process
-# make test   the whole test suite
+# make test   the tests, but for a few that wait for Ray clusters most of the time
+# make slow   these
 # make lint   style and types
 # Everything is installed into .venv first, if it is not yet.
 
@@ -8,13 +9,16 @@ WORKERS ?= 2
 VENV := .venv
 READY := $(VENV)/ready
 
-.PHONY: demo test lint install clean
+.PHONY: demo test slow lint install clean
 
 demo: $(READY)
 	$(VENV)/bin/fourfold demo
 
 test: $(READY)
-	$(VENV)/bin/pytest -n $(WORKERS)
+	$(VENV)/bin/pytest -n $(WORKERS) -m 'not slow'
+
+slow: $(READY)
+	$(VENV)/bin/pytest -m slow
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -106,6 +106,7 @@ def wait_until(condition, seconds=180):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_with_a_worker_killed_every_cell_finishes_once_and_as_it_would_here(
     cluster, tmp_path, record_property
 ):
@@ -153,6 +154,7 @@ def test_with_a_worker_killed_every_cell_finishes_once_and_as_it_would_here(
     assert events == []
 
 
+@pytest.mark.slow
 def test_a_cell_whose_workers_keep_dying_is_given_up(cluster, tmp_path):
     models = {"LSTM": {"layer": "lstm"}, "same rate": {"layer": "lstm", "rate_of": "LSTM"}}
     schedule, events = Schedule(Grid(**settings(2000, models=models, rates=[0.01]))), []
@@ -199,11 +201,12 @@ def test_an_interrupt_cancels_what_runs_but_leaves_a_cluster_that_was_there(clus
     assert cluster.is_initialized()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_what_runs_and_the_cluster_that_was_started(tmp_path):
     pytest.importorskip("ray", reason="needs Ray: pip install 'fourfold[ray]'")
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(settings(1_000_000)))
     command = [sys.executable, "-m", "fourfold", "tasks", "run", "grid.yaml", "--executor", "ray"]
-    environment = os.environ | {"RAY_ADDRESS": "local"}
+    environment = os.environ | {"RAY_ADDRESS": "local", "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
     ) as driver:
@@ -211,7 +214,11 @@ def test_ctrl_c_ends_what_runs_and_the_cluster_that_was_started(tmp_path):
             wait_until(lambda: workers(driver.pid))
             running = workers(driver.pid)
             os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to the whole group
-            assert driver.wait(timeout=60) != 0
+            assert driver.wait(timeout=180) != 0
+        except subprocess.TimeoutExpired:
+            driver.send_signal(signal.SIGABRT)  # prints where its threads are
+            driver.wait()
+            raise
         finally:
             driver.kill()
     wait_until(lambda: all(map(gone, running)), seconds=30)
