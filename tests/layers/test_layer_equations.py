@@ -222,3 +222,18 @@ def test_lstm():
         memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()
         hidden = show.sigmoid() * memory.tanh()
         torch.testing.assert_close(layer(x)[0][0, t], hidden)
+
+
+def test_gradients_of_packed_lstm_sequences_are_those_of_each_alone():
+    layer = LSTM(hidden_size=4).double()
+    lengths = [3, 0, 8, 1, 8, 2, 5]
+    x = torch.randn(1, sum(lengths), 4, dtype=torch.float64, requires_grad=True)
+    leaves = [x, *layer.parameters()]
+
+    def gradients(read):
+        return torch.autograd.grad(sum(y.sin().sum() + s.cell.sin().sum() for y, s in read), leaves)
+
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    packed = gradients([layer(x, cu_seqlens=offsets)])
+    alone = gradients([layer(part) for part in x.split(lengths, 1)])
+    torch.testing.assert_close(packed, alone, rtol=0, atol=1e-12)

@@ -68,34 +68,69 @@ class LSTM(MemoryLayer[LSTMState]):
         # Longest first, so that those which are still being read are always the first ones.
         order = lengths.argsort(descending=True, stable=True)
         back = order.argsort()
-        y, (hidden, cell) = self._walk(
+        y, state = self._walk(
             unpack(x, mask).index_select(0, order),
-            (state.hidden.index_select(0, order)[None], state.cell.index_select(0, order)[None]),
-            lengths.index_select(0, order).tolist(),
+            state.map(lambda part: part.index_select(0, order)),
+            lengths.index_select(0, order),
         )
-        return pack(y.index_select(0, back), mask), LSTMState(
-            hidden=hidden[0].index_select(0, back), cell=cell[0].index_select(0, back)
+        return (
+            pack(y.index_select(0, back), mask),
+            state.map(lambda part: part.index_select(0, back)),
         )
 
-    def _walk(
-        self, rows: Tensor, state: tuple[Tensor, Tensor], lengths: list[int]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Read rows of falling lengths, from one length to the next at a time.
+    def _walk(self, rows: Tensor, state: LSTMState, lengths: Tensor) -> tuple[Tensor, LSTMState]:
+        """Read rows (B, T, hidden_size) of falling lengths (B,), zero behind their ends.
 
-        torch reads packed sequences as well, but there every token takes a slice of all of them,
-        which makes its backward pass quadratic.
+        Each time that half of them have ended, the others go on without them. torch reads packed
+        sequences as well, but there every token takes a slice of all of them, which makes its
+        backward pass quadratic.
         """
-        stops = sorted({length for length in lengths if length})
-        steps = [stop - start for start, stop in zip([0, *stops], stops, strict=False)]
-        read, ended = [], []
-        for piece, stop in zip(rows.split(steps, 1), stops, strict=True):
-            alive = sum(length >= stop for length in lengths)
-            ended.append(tuple(part[:, alive:] for part in state))
-            y, state = self.cell(piece[:alive], tuple(part[:, :alive] for part in state))
-            read.append(F.pad(y, (0, 0, 0, 0, 0, len(lengths) - alive)))
-        parts = [state, *reversed(ended)]
-        hidden, cell = (torch.cat([part[index] for part in parts], 1) for index in (0, 1))
-        return torch.cat(read, 1), (hidden, cell)
+        ends = lengths.tolist()
+        alive, start = sum(end > 0 for end in ends), 0
+        part = state.hidden[None, :alive], state.cell[None, :alive]
+        read, cells = [], [state.cell[alive:]]
+        while alive:
+            stop = ends[alive // 2]
+            steps = torch.arange(start, stop, device=rows.device)
+            y, (hidden, cell) = self._hold(
+                rows[:alive, start:stop],
+                part,
+                steps >= lengths[:alive, None] if ends[alive - 1] < stop else None,
+            )
+            read.append(F.pad(y, (0, 0, 0, 0, 0, len(ends) - alive)))
+            alive, start = sum(end > stop for end in ends), stop
+            cells.append(cell[0, alive:])
+            part = hidden[:, :alive], cell[:, :alive]
+        y = torch.cat(read, 1)
+        last = y[torch.arange(len(ends), device=y.device), (lengths - 1).clamp(min=0)]
+        hidden = torch.where(lengths[:, None] > 0, last, state.hidden)
+        return y, LSTMState(hidden=hidden, cell=torch.cat(cells[::-1]))
+
+    def _hold(
+        self, rows: Tensor, state: tuple[Tensor, Tensor], ended: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Read as ``cell`` does, but where ``ended`` (B, T) is true, leave the cells as they are.
+
+        One more input, 1 at these places, opens the forget gate and shuts the input gate so far
+        that they round to 1 and 0. What is said there and what is hidden mean nothing.
+        """
+        if ended is None:
+            y, state = self.cell(rows, state)
+            return y, state
+        weight, *others = self.cell.parameters()
+        gates = torch.tensor([-1e4, 1e4, 0.0, 0.0]).to(rows).repeat_interleave(self.hidden_size)
+        y, hidden, cell = torch.lstm(
+            torch.cat([rows, ended[..., None].to(rows)], 2),
+            state,
+            [torch.cat([weight, gates[:, None]], 1), *others],
+            True,
+            1,
+            0.0,
+            self.training,
+            False,
+            True,
+        )
+        return y, (hidden, cell)
 
     def initial_state(
         self, sequences: int, *, dtype: torch.dtype, device: torch.device | str | None = None
