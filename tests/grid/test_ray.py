@@ -214,7 +214,7 @@ def test_ctrl_c_ends_what_runs_and_the_cluster_that_was_started(tmp_path):
             wait_until(lambda: workers(driver.pid))
             running = workers(driver.pid)
             os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to the whole group
-            assert driver.wait(timeout=180) != 0
+            assert driver.wait(timeout=60) != 0
         except subprocess.TimeoutExpired:
             driver.send_signal(signal.SIGABRT)  # prints where its threads are
             driver.wait()

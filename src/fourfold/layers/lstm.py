@@ -64,73 +64,58 @@ class LSTM(MemoryLayer[LSTMState]):
             return y, LSTMState(hidden=hidden[0], cell=cell[0])
 
         mask = mask_of(cu_seqlens)
-        lengths = mask.sum(1)
         # Longest first, so that those which are still being read are always the first ones.
-        order = lengths.argsort(descending=True, stable=True)
+        order = mask.sum(1).argsort(descending=True, stable=True)
         back = order.argsort()
         y, state = self._walk(
             unpack(x, mask).index_select(0, order),
-            state.map(lambda part: part.index_select(0, order)),
-            lengths.index_select(0, order),
+            state.select(order),
+            mask.index_select(0, order),
         )
-        return (
-            pack(y.index_select(0, back), mask),
-            state.map(lambda part: part.index_select(0, back)),
-        )
+        return pack(y.index_select(0, back), mask), state.select(back)
 
-    def _walk(self, rows: Tensor, state: LSTMState, lengths: Tensor) -> tuple[Tensor, LSTMState]:
-        """Read rows (B, T, hidden_size) of falling lengths (B,), zero behind their ends.
+    def _walk(self, rows: Tensor, state: LSTMState, mask: Tensor) -> tuple[Tensor, LSTMState]:
+        """Read rows (B, T, hidden_size) of falling lengths, zero behind their ends; mask (B, T)
+        marks the tokens.
 
-        Each time that half of them have ended, the others go on without them. torch reads packed
-        sequences as well, but there every token takes a slice of all of them, which makes its
-        backward pass quadratic.
+        Each time that half of the rows have ended, the others go on without them. Until then those
+        which have ended keep their cell: there one more input is 1, which opens the forget gate and
+        shuts the input gate so far that they round to 1 and 0.
+
+        torch reads packed sequences as well, but there every token takes a slice of all of them,
+        which makes its backward pass quadratic.
         """
+        rows = torch.cat([rows, ~mask[..., None]], 2)
+        weight, *others = self.cell.parameters()
+        gates = torch.tensor([-1e4, 1e4, 0.0, 0.0]).to(weight).repeat_interleave(self.hidden_size)
+        weights = [torch.cat([weight, gates[:, None]], 1), *others]
+        lengths = mask.sum(1)
         ends = lengths.tolist()
         alive, start = sum(end > 0 for end in ends), 0
-        part = state.hidden[None, :alive], state.cell[None, :alive]
+        part = [state.hidden[None, :alive], state.cell[None, :alive]]
         read, cells = [], [state.cell[alive:]]
         while alive:
             stop = ends[alive // 2]
-            steps = torch.arange(start, stop, device=rows.device)
-            y, (hidden, cell) = self._hold(
+            y, hidden, cell = torch.lstm(
                 rows[:alive, start:stop],
                 part,
-                steps >= lengths[:alive, None] if ends[alive - 1] < stop else None,
+                weights,
+                has_biases=True,
+                num_layers=1,
+                dropout=0.0,
+                train=self.training,
+                bidirectional=False,
+                batch_first=True,
             )
             read.append(F.pad(y, (0, 0, 0, 0, 0, len(ends) - alive)))
             alive, start = sum(end > stop for end in ends), stop
             cells.append(cell[0, alive:])
-            part = hidden[:, :alive], cell[:, :alive]
+            part = [hidden[:, :alive], cell[:, :alive]]
         y = torch.cat(read, 1)
+        # What an ended row goes on to say means nothing, nor does what it hides.
         last = y[torch.arange(len(ends), device=y.device), (lengths - 1).clamp(min=0)]
         hidden = torch.where(lengths[:, None] > 0, last, state.hidden)
         return y, LSTMState(hidden=hidden, cell=torch.cat(cells[::-1]))
-
-    def _hold(
-        self, rows: Tensor, state: tuple[Tensor, Tensor], ended: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Read as ``cell`` does, but where ``ended`` (B, T) is true, leave the cells as they are.
-
-        One more input, 1 at these places, opens the forget gate and shuts the input gate so far
-        that they round to 1 and 0. What is said there and what is hidden mean nothing.
-        """
-        if ended is None:
-            y, state = self.cell(rows, state)
-            return y, state
-        weight, *others = self.cell.parameters()
-        gates = torch.tensor([-1e4, 1e4, 0.0, 0.0]).to(rows).repeat_interleave(self.hidden_size)
-        y, hidden, cell = torch.lstm(
-            torch.cat([rows, ended[..., None].to(rows)], 2),
-            state,
-            [torch.cat([weight, gates[:, None]], 1), *others],
-            True,
-            1,
-            0.0,
-            self.training,
-            False,
-            True,
-        )
-        return y, (hidden, cell)
 
     def initial_state(
         self, sequences: int, *, dtype: torch.dtype, device: torch.device | str | None = None
