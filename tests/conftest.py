@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 
 # Two workers share two cores; more threads would only wait for each other.
 torch.set_num_threads(1)
+
+# A shell lets what it starts in the background ignore Ctrl-C, which the processes that tests start
+# and interrupt would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
