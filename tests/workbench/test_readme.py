@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fourfold.grid import read_grid
 from fourfold.reports import comparison_markdown, read_comparison
 from fourfold.reports.benchmarks import markdown
+from fourfold.reports.tasks import full_markdown, read_results, short_markdown
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,3 +40,10 @@ def test_the_tables_of_the_performance_page_are_drawn_from_the_committed_results
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     for name in ("ops", "step"):
         assert markdown(ROOT / "results" / "bench" / f"{name}.json") in page
+
+
+def test_the_tables_of_the_memory_tasks_are_drawn_from_the_committed_results():
+    folder = ROOT / "results" / "tasks"
+    results = read_results(read_grid(folder / "grid.yaml"), folder)
+    assert short_markdown(results) in README
+    assert full_markdown(results) in (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")

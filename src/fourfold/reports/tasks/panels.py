@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "known": {"facecolor": "#d8b0e0", "hatch": "...."},
 }
 """Parts of answers, and how their bars look."""
+
+LABEL_WIDTH = 38
+"""Characters that fit below a panel of bars."""
 
 SHADE = "#efece2"
 
@@ -103,9 +107,8 @@ def draw_parts(axes: Axes, results: GridResults, task: str, split: Split) -> Non
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     counts = part_counts(results, task, split)
-    asked = [f"{counts.get(kind, 0):,} {kind}" for kind in kinds]
-    lines = [", ".join(asked[start : start + 2]) for start in range(0, len(asked), 2)]
-    axes.set_xlabel("share, % of " + ",\n".join(lines))
+    asked = ", ".join(f"{counts.get(kind, 0):,}\N{NO-BREAK SPACE}{kind}" for kind in kinds)
+    axes.set_xlabel(textwrap.fill(f"share, % of {asked}", LABEL_WIDTH))
     axes.grid(axis="x", alpha=0.25)
     axes.tick_params(axis="y", length=0)
 
