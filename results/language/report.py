@@ -1,8 +1,9 @@
-"""The table and the figure of the runs in a folder.
+"""The table, the figure and some samples of the runs in a folder.
 
     python results/language/report.py results/language
 
-Each run is a subfolder with the files that run.sh puts there. Writes tables.md and positions.png.
+Each run is a subfolder with the files that run.sh puts there. Writes tables.md, samples.md and
+positions.png.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ NAMES = {
     "gated_deltanet": "Gated DeltaNet",
     "attention": "Transformer",
     "lstm": "LSTM",
-    "mosaic": "Memory Mosaics v2",
 }
-PARTS = ("result", "evaluate", "session")
+PARTS = ("result", "evaluate", "session", "samples")
 FEWEST = 1000
 """Tokens at a distance that are enough for a mark in the figure."""
 
@@ -51,10 +51,10 @@ def read_runs(folder: Path) -> dict[str, Run]:
 def table(runs: dict[str, Run]) -> str:
     """One row a run."""
     header = ["model", "parameters", "tokens read", "bits per byte", "perplexity"]
-    header += ["tokens/s", "nats a token saved by the chapter before"]
+    header += ["nats a token saved by the chapter before", "pairs in which it saves"]
     rows = []
     for layer, run in runs.items():
-        trained, measured, asked = (run.get(part) for part in PARTS)
+        trained, measured, asked = (run.get(part) for part in PARTS[:3])
         row = [NAMES[layer]]
         row += [f"{trained['parameters']:,}", f"{trained['tokens']:,}"] if trained else ["–", "–"]
         row += (
@@ -62,12 +62,37 @@ def table(runs: dict[str, Run]) -> str:
             if measured
             else ["–", "–"]
         )
-        row += [f"{trained['train_tokens_per_second']:,.0f}" if trained else "–"]
         if asked:
             low, high = asked["gain_interval"]
-            row += [f"{asked['gain']:.4f} ({low:.4f} to {high:.4f})"]
-        rows.append(row if asked else [*row, "–"])
+            row += [f"{asked['gain']:.4f} ({low:.4f} to {high:.4f})", f"{asked['better']:.0%}"]
+        rows.append(row if asked else [*row, "–", "–"])
     return markdown_table(header, rows)
+
+
+def samples(runs: dict[str, Run], book: str, temperature: float) -> str:
+    """How each model goes on from the beginning of a book."""
+    said = {
+        NAMES[layer]: row["said"]
+        for layer, run in runs.items()
+        for row in run.get("samples", {}).get("rows", [])
+        if row["book"] == book and row["temperature"] == temperature
+    }
+    rows = [[name, " ".join(text.split()).replace("|", r"\|")] for name, text in said.items()]
+    return markdown_table(["model", "goes on"], rows, words=2)
+
+
+def all_samples(runs: dict[str, Run]) -> str:
+    """Those of every book, under the end of what was read of it."""
+    read = {
+        (row["book"], row["temperature"]): row["read"]
+        for run in runs.values()
+        for row in run.get("samples", {}).get("rows", [])
+    }
+    return "\n".join(
+        f"## {book}, temperature {temperature:g}\n\n… {' '.join(text.split())[-300:]}\n\n"
+        f"{samples(runs, book, temperature)}\n"
+        for (book, temperature), text in read.items()
+    )
 
 
 def positions(runs: dict[str, Run]) -> Figure:
@@ -98,6 +123,7 @@ def positions(runs: dict[str, Run]) -> Figure:
 def main(folder: Path) -> None:
     runs = read_runs(folder)
     write_atomically(folder / "tables.md", (table(runs) + "\n").encode())
+    write_atomically(folder / "samples.md", all_samples(runs).encode())
     with rc_context(LOOKS):
         write_atomically(folder / "positions.png", png(positions(runs)))
     for layer in NAMES:

@@ -28,14 +28,23 @@ def mask_of(cu_seqlens: Tensor) -> Tensor:
     return torch.arange(longest, device=cu_seqlens.device) < lengths[:, None]
 
 
+SPARED = 512
+"""Tokens of padding that take no longer than one more call of a layer's operators."""
+
+
 def groups_of(lengths: Sequence[int]) -> list[list[int]]:
-    """Sequences of like length together, by their numbers: the longest of a group is at most twice
-    as long as its shortest, so that rows of the longest take at most twice the tokens.
+    """Sequences of like length together, by their numbers: those of a group that are shorter than
+    half of its longest have ``SPARED`` tokens of padding at most, so that rows of the longest take
+    at most so much more than twice the tokens.
     """
     groups: list[list[int]] = []
+    longest = padding = 0
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if not groups or lengths[groups[-1][0]] > 2 * lengths[number]:
+        if longest > 2 * lengths[number]:
+            padding += longest - lengths[number]
+        if not groups or padding > SPARED:
             groups.append([])
+            longest, padding = lengths[number], 0
         groups[-1].append(number)
     return groups
 
