@@ -27,6 +27,8 @@ NAMES = {
     "gated_deltanet": "Gated DeltaNet",
     "attention": "Transformer",
     "lstm": "LSTM",
+    "atpm_start_0.02": "ATPM, weights from 0.02",
+    "gated_deltanet_start_0.02": "Gated DeltaNet, weights from 0.02",
 }
 PARTS = ("result", "evaluate", "session", "samples")
 FEWEST = 1000

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Trains and measures one model of recipes/5m-cpu.yaml, and keeps what came out beside this file:
 #   sh results/language/run.sh atpm [field=value ...]     and gated_deltanet, attention, lstm
+#   name=atpm_start_0.02 sh results/language/run.sh atpm model.fields.initializer_range=0.02
 # before that, once:
 #   python results/language/books.py runs/language/books
 #   fourfold tokenizer train --data runs/language/books/train --vocab-size 4096 --out runs/language/tokenizer
@@ -12,8 +13,8 @@
 set -eu
 layer=$1
 shift
-run=runs/language/$layer
-kept=results/language/$layer
+run=runs/language/${name:=$layer}
+kept=results/language/$name
 text=runs/language/books/validation
 fourfold train recipes/5m-cpu.yaml "model.layer=$layer" "$@" --out "$run"
 mkdir -p "$kept"
