@@ -26,13 +26,14 @@ def main(folder: Path, books: Path, out: Path) -> None:
     """One continuation of each book at each temperature."""
     model, tokenizer = open_model(folder)
     rows = []
-    for path in sorted(books.glob("*.txt")):
+    for number, path in enumerate(sorted(books.glob("*.txt"))):
         text = re.split(r"(?m)^#+ .*$", path.read_text(encoding="utf-8"))
         begun = tokenizer.encode(next(part for part in text if len(part) > 20 * READ))[:READ]
         for temperature in TEMPERATURES:
             session = Session(model, tokenizer)
             options = {"do_sample": True, "temperature": temperature} if temperature else {}
-            drawn = torch.Generator().manual_seed(SEED)
+            # Of each book its own, or unlike books go on with the same rare words.
+            drawn = torch.Generator().manual_seed(SEED + number)
             said = session.generate(begun, max_new_tokens=SAID, generator=drawn, **options)
             rows.append(
                 {

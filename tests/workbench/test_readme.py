@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from result_scripts import script
+
 from fourfold.grid import read_grid
 from fourfold.reports import comparison_markdown, read_comparison
 from fourfold.reports.benchmarks import markdown
@@ -47,3 +49,11 @@ def test_the_tables_of_the_memory_tasks_are_drawn_from_the_committed_results():
     results = read_results(read_grid(folder / "grid.yaml"), folder)
     assert short_markdown(results) in README
     assert full_markdown(results) in (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_of_the_language_runs_are_drawn_from_the_committed_results():
+    report = script("language/report")
+    runs = report.read_runs(ROOT / "results" / "language")
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    assert report.table(runs) in page
+    assert report.samples(runs, "Franz-Kafka-The-Trial", 0.8) in page
