@@ -80,9 +80,7 @@ class FourfoldConfig(PreTrainedConfig):
             gives each head its own, and so its own time scale.
         layer_options: of memories that were registered, by name: what ``options_of`` gives them.
         rms_norm_eps: epsilon of all norms.
-        initializer_range: standard deviation of weights at the start; None for 1/√hidden_size, with
-            which a map of that width keeps lengths. (The usual 0.02 is that of a width of 2,500; a
-            model of 256 learns slower with it.)
+        initializer_range: standard deviation of weights at the start.
         initializer_by_depth: in block l, from 0, weights start with 1/√(2 hidden_size (l + 1)),
             clipped at three times that, in place of initializer_range (arXiv 2507.03285).
         tie_word_embeddings: use the embedding as output map.
@@ -125,7 +123,7 @@ class FourfoldConfig(PreTrainedConfig):
     mosaic_shared_gates: bool = False
     layer_options: dict[str, dict[str, object]] | None = None
     rms_norm_eps: float = 1e-6
-    initializer_range: float = None  # type: ignore[assignment]  # filled in below
+    initializer_range: float = 0.02
     initializer_by_depth: bool = False
     tie_word_embeddings: bool = True
     use_cache: bool = True
@@ -144,8 +142,6 @@ class FourfoldConfig(PreTrainedConfig):
             self.intermediate_size = -(-self.hidden_size // 3) * 8
         if self.head_dim is None:
             self.head_dim = self.hidden_size // self.num_attention_heads
-        if self.initializer_range is None:
-            self.initializer_range = self.hidden_size**-0.5
         for name in ("decay_times", "mosaic_training_delay"):
             if getattr(self, name) is not None:
                 setattr(self, name, list(getattr(self, name)))  # as it comes back from a file
