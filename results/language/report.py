@@ -56,7 +56,7 @@ def table(runs: dict[str, Run]) -> str:
     header += ["nats a token saved by the chapter before", "pairs in which it saves"]
     rows = []
     for layer, run in runs.items():
-        trained, measured, asked = (run.get(part) for part in PARTS[:3])
+        trained, measured, asked = (run.get(part) for part in ("result", "evaluate", "session"))
         row = [NAMES[layer]]
         row += [f"{trained['parameters']:,}", f"{trained['tokens']:,}"] if trained else ["–", "–"]
         row += (
@@ -71,12 +71,17 @@ def table(runs: dict[str, Run]) -> str:
     return markdown_table(header, rows)
 
 
+def sampled(run: Run) -> list[dict[str, Any]]:
+    """The rows of its samples, if there are any."""
+    return run.get("samples", {}).get("rows", [])
+
+
 def samples(runs: dict[str, Run], book: str, temperature: float) -> str:
     """How each model goes on from the beginning of a book."""
     said = {
         NAMES[layer]: row["said"]
         for layer, run in runs.items()
-        for row in run.get("samples", {}).get("rows", [])
+        for row in sampled(run)
         if row["book"] == book and row["temperature"] == temperature
     }
     rows = [[name, " ".join(text.split()).replace("|", r"\|")] for name, text in said.items()]
@@ -88,7 +93,7 @@ def all_samples(runs: dict[str, Run]) -> str:
     read = {
         (row["book"], row["temperature"]): row["read"]
         for run in runs.values()
-        for row in run.get("samples", {}).get("rows", [])
+        for row in sampled(run)
     }
     return "\n".join(
         f"## {book}, temperature {temperature:g}\n\n… {' '.join(text.split())[-300:]}\n\n"

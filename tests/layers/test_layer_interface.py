@@ -18,7 +18,10 @@ from fourfold.layers import (
     LongShortAttention,
     Mosaic,
     MosaicV1,
+    packing,
 )
+from fourfold.layers.reach import ReachingLayer
+from fourfold.layers.side_by_side import SideBySide
 from fourfold.proof import PROPERTIES, settled
 from fourfold.proof.properties import (
     a_future_token_never_changes_a_past_output,
@@ -55,6 +58,7 @@ LAYERS = {
 }
 
 
+IN_GROUPS = (ReachingLayer, SideBySide)
 EXACT = (what_padding_holds_never_matters, a_future_token_never_changes_a_past_output)
 
 
@@ -94,6 +98,15 @@ def test_pieces_cut_anywhere_equal_all_at_once(name, cuts):
 @given(lengths=st.lists(st.sampled_from((0, 1, 2, 7, 8, 13)), min_size=1, max_size=4))
 def test_sequences_packed_at_any_length_equal_each_alone(name, lengths):
     assert packed_sequences_equal_each_alone(make(name), lengths) <= 1e-10
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if isinstance(make(name), IN_GROUPS)])
+@settings(max_examples=8, deadline=None)
+@given(lengths=st.lists(st.sampled_from((0, 1, 2, 7, 8, 13)), min_size=2, max_size=5))
+def test_sequences_read_in_groups_of_like_length_equal_each_alone(name, lengths):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "SPARED", 0)  # so short ones would be read in one call
+        assert packed_sequences_equal_each_alone(make(name), lengths) <= 1e-10
 
 
 def test_offsets_of_32_bits_are_as_good(layer):

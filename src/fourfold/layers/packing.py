@@ -29,7 +29,7 @@ def mask_of(cu_seqlens: Tensor) -> Tensor:
 
 
 SPARED = 512
-"""Tokens of padding that take no longer than one more call of a layer's operators."""
+"""Tokens of padding that cost a small layer about as much as one more call of its operators."""
 
 
 def groups_of(lengths: Sequence[int]) -> list[list[int]]:
